@@ -1,0 +1,168 @@
+//! [`Threads`]: who runs a parallel loop. The caller decides and owns it; there is no global pool.
+//!
+//! Work is cut into items by the *problem* (never by the number of threads), each item is done
+//! whole by one thread, and results come back in the items' order. So a result never depends on
+//! how many threads there were.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::{Error, Result};
+
+/// The caller's own thread, or a pool of several.
+#[derive(Clone, Default)]
+pub struct Threads(Option<Arc<rayon::ThreadPool>>);
+
+impl Threads {
+    /// The caller's own thread only.
+    pub fn one() -> Self {
+        Threads(None)
+    }
+
+    /// A pool of `count` threads that lives as long as this value and its clones.
+    ///
+    /// # Errors
+    /// When `count` is 0 or the system refuses the threads.
+    pub fn new(count: usize) -> Result<Self> {
+        match count {
+            0 => Err(Error::argument(
+                "threads",
+                "0 is too few; 1 or more would be right",
+            )),
+            1 => Ok(Threads::one()),
+            _ => rayon::ThreadPoolBuilder::new()
+                .num_threads(count)
+                .thread_name(|i| format!("lacis-{i}"))
+                .build()
+                .map(|pool| Threads(Some(Arc::new(pool))))
+                .map_err(|e| Error::argument(format!("threads = {count}"), e.to_string())),
+        }
+    }
+
+    /// A pool as large as this process may use: affinity and cgroup quota counted.
+    pub fn available() -> Self {
+        let count = std::thread::available_parallelism().map_or(1, |n| n.get());
+        Threads::new(count).unwrap_or_default()
+    }
+
+    /// How many threads there are.
+    pub fn count(&self) -> usize {
+        self.0.as_ref().map_or(1, |pool| pool.current_num_threads())
+    }
+
+    /// `f` of every item, in the items' order.
+    pub fn map<T: Send, R: Send>(&self, items: Vec<T>, f: impl Fn(T) -> R + Sync) -> Vec<R> {
+        self.map_with(items, || (), |(), item| f(item))
+    }
+
+    /// As [`Threads::map`], with scratch memory that each thread makes once.
+    pub fn map_with<T: Send, S, R: Send>(
+        &self,
+        items: Vec<T>,
+        scratch: impl Fn() -> S + Sync,
+        f: impl Fn(&mut S, T) -> R + Sync,
+    ) -> Vec<R> {
+        let pool = match &self.0 {
+            Some(pool) if items.len() > 1 => pool,
+            _ => {
+                let mut own = scratch();
+                return items.into_iter().map(|item| f(&mut own, item)).collect();
+            }
+        };
+        let queue = Mutex::new(items.into_iter().enumerate());
+        let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let parts = pool.broadcast(|_| {
+            let mut own = scratch();
+            std::iter::from_fn(next)
+                .map(|(i, item)| (i, f(&mut own, item)))
+                .collect::<Vec<_>>()
+        });
+        let mut results: Vec<(usize, R)> = parts.into_iter().flatten().collect();
+        results.sort_unstable_by_key(|(i, _)| *i);
+        results.into_iter().map(|(_, result)| result).collect()
+    }
+
+    /// `f` on every item.
+    pub fn for_each<T: Send>(&self, items: Vec<T>, f: impl Fn(T) + Sync) {
+        self.map(items, f);
+    }
+
+    /// As [`Threads::map`] for functions that may fail: all results, or the error of the *first*
+    /// item that failed, so that the message does not depend on timing.
+    ///
+    /// # Errors
+    /// The first item's that failed.
+    pub fn try_map<T: Send, R: Send>(
+        &self,
+        items: Vec<T>,
+        f: impl Fn(T) -> Result<R> + Sync,
+    ) -> Result<Vec<R>> {
+        self.map(items, f).into_iter().collect()
+    }
+}
+
+impl fmt::Debug for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Threads({})", self.count())
+    }
+}
+
+/// Cuts `0..len` into ranges of `size`, the last one shorter.
+pub fn ranges(len: usize, size: usize) -> Vec<std::ops::Range<usize>> {
+    (0..len)
+        .step_by(size)
+        .map(|start| start..(start + size).min(len))
+        .collect()
+}
+
+/// Cuts a slice into consecutive pieces that end at `ends`.
+///
+/// # Panics
+/// When the ends are not ascending or pass the slice's end.
+pub fn split_at_ends<'a, T>(mut slice: &'a mut [T], ends: &[usize]) -> Vec<&'a mut [T]> {
+    let mut pieces = Vec::with_capacity(ends.len());
+    let mut start = 0;
+    for &end in ends {
+        let (piece, rest) = slice.split_at_mut(end - start);
+        pieces.push(piece);
+        slice = rest;
+        start = end;
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_come_in_order_for_any_number_of_threads() {
+        let expected: Vec<u32> = (0..1000).map(|i| i * i).collect();
+        for count in [1, 2, 7] {
+            let threads = Threads::new(count).unwrap();
+            assert_eq!(threads.count(), count);
+            assert_eq!(threads.map((0..1000).collect(), |i: u32| i * i), expected);
+        }
+        assert!(Threads::new(0).is_err());
+    }
+
+    #[test]
+    fn the_first_failure_is_the_one_reported() {
+        let threads = Threads::new(2).unwrap();
+        let fail = |i: u32| {
+            if i < 5 {
+                Ok(i)
+            } else {
+                Err(Error::argument(i.to_string(), "bad"))
+            }
+        };
+        let error = threads.try_map((0..100).collect(), fail).unwrap_err();
+        assert_eq!(error.to_string(), "5: bad");
+    }
+
+    #[test]
+    fn ranges_cover_everything_once() {
+        assert_eq!(ranges(10, 4), [0..4, 4..8, 8..10]);
+        assert!(ranges(0, 4).is_empty());
+    }
+}

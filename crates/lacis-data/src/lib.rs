@@ -1,0 +1,6 @@
+//! Graph files, generators and splits.
+#![deny(unsafe_code)]
+
+mod job;
+
+pub use job::{Job, Unwatched, Watch};
