@@ -124,10 +124,8 @@ impl Coo {
             );
             Ok(sort.run(chunk))
         };
-        let runs = threads.map_with(items, Default::default, make);
-        for run in runs {
-            self.runs.push(run?);
-        }
+        self.runs
+            .extend(threads.try_map_with(items, Default::default, make)?);
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 //! how many threads there were.
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{Error, Result};
@@ -87,8 +88,35 @@ impl Threads {
         self.map(items, f);
     }
 
-    /// As [`Threads::map`] for functions that may fail: all results, or the error of the *first*
-    /// item that failed, so that the message does not depend on timing.
+    /// As [`Threads::map_with`] for functions that may fail: all results, or the error of the
+    /// *first* item that failed, so that the message does not depend on timing. Items after a
+    /// failed one are not begun.
+    ///
+    /// # Errors
+    /// The first item's that failed.
+    pub fn try_map_with<T: Send, S, R: Send>(
+        &self,
+        items: Vec<T>,
+        scratch: impl Fn() -> S + Sync,
+        f: impl Fn(&mut S, T) -> Result<R> + Sync,
+    ) -> Result<Vec<R>> {
+        let first_failed = AtomicUsize::new(usize::MAX);
+        let items = items.into_iter().enumerate().collect();
+        let results = self.map_with(items, scratch, |own, (i, item)| {
+            if i > first_failed.load(Relaxed) {
+                return None;
+            }
+            let result = f(own, item);
+            if result.is_err() {
+                first_failed.fetch_min(i, Relaxed);
+            }
+            Some(result)
+        });
+        // What was not begun comes after the failure that `collect` stops at.
+        results.into_iter().flatten().collect()
+    }
+
+    /// As [`Threads::try_map_with`], without scratch memory.
     ///
     /// # Errors
     /// The first item's that failed.
@@ -97,7 +125,7 @@ impl Threads {
         items: Vec<T>,
         f: impl Fn(T) -> Result<R> + Sync,
     ) -> Result<Vec<R>> {
-        self.map(items, f).into_iter().collect()
+        self.try_map_with(items, || (), |(), item| f(item))
     }
 }
 

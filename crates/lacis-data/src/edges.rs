@@ -1,0 +1,372 @@
+//! Edge lists: one edge a line, `source target [weight]`, as text, CSV, TSV or a SNAP file.
+//!
+//! Blanks, tabs, commas and semicolons separate; `#` and `%` begin a comment line; a first line
+//! of names is a header. `# Nodes: N Edges: E`, as SNAP writes it, says how many nodes there are
+//! when the last ones have no edges. Nodes are numbered from 0; edges run from source to target.
+
+use std::io::Write;
+use std::path::Path;
+
+use lacis_core::{Coo, Dataset, Error, Extent, Graph, Origin, Place, Repeats, Result};
+
+use crate::Job;
+use crate::text::{Layout, Mirror, read_entries};
+
+/// How much of a file is looked at to tell its layout.
+pub const HEAD_BYTES: usize = 1 << 16;
+
+/// What the beginning of an edge list tells.
+#[derive(Debug, PartialEq)]
+struct Heading {
+    /// Where the lines of edges begin.
+    start: u64,
+    /// Fields of the first edge.
+    fields: usize,
+    /// Which of them is a weight.
+    weight: Option<usize>,
+    /// Names that a header gave to fields that are not read.
+    unread: Vec<String>,
+    /// What a SNAP comment declares.
+    nodes: Option<u64>,
+    edges: Option<u64>,
+}
+
+/// Names under which people store weights.
+const WEIGHT_NAMES: [&str; 8] = [
+    "weight",
+    "weights",
+    "w",
+    "value",
+    "val",
+    "edge_weight",
+    "rating",
+    "strength",
+];
+
+/// Whether the first line that is no comment and no header begins with two node numbers.
+pub fn looks_like_edges(head: &[u8]) -> bool {
+    Heading::of(Path::new(""), head).is_ok()
+}
+
+impl Heading {
+    fn of(path: &Path, head: &[u8]) -> Result<Self> {
+        let mut heading = Heading {
+            start: 0,
+            fields: 0,
+            weight: None,
+            unread: vec![],
+            nodes: None,
+            edges: None,
+        };
+        let mut names: Option<Vec<String>> = None;
+        let (mut at, mut number) = (
+            if head.starts_with(b"\xef\xbb\xbf") {
+                3
+            } else {
+                0
+            },
+            0,
+        );
+        while at < head.len() {
+            let end = memchr::memchr(b'\n', &head[at..]).map_or(head.len(), |end| at + end);
+            let line = String::from_utf8_lossy(&head[at..end]);
+            let line = line.trim();
+            number += 1;
+            let fields: Vec<&str> = split(line).collect();
+            if line.is_empty() || line.starts_with(['#', '%']) {
+                heading.declared(line);
+            } else if fields.len() >= 2 && fields[..2].iter().all(|field| is_index(field)) {
+                // Comments before the first edge need not be read again, but the byte-order mark
+                // and the header must not.
+                heading.start = at as u64;
+                return heading.with_fields(path, number, fields.len(), names);
+            } else if names.is_none() && fields.len() >= 2 && !fields.iter().any(|f| is_index(f)) {
+                names = Some(
+                    fields
+                        .iter()
+                        .map(|field| field.trim_matches('"').to_owned())
+                        .collect(),
+                );
+            } else {
+                return Err(not_an_edge(path, number, line));
+            }
+            at = end + 1;
+        }
+        match (names, head.len() < HEAD_BYTES && !head.contains(&0)) {
+            (None, true) => Ok(Heading {
+                start: head.len() as u64,
+                fields: 2,
+                ..heading
+            }),
+            _ => Err(not_an_edge(path, number, "")),
+        }
+    }
+
+    fn with_fields(
+        mut self,
+        path: &Path,
+        line: u64,
+        fields: usize,
+        names: Option<Vec<String>>,
+    ) -> Result<Self> {
+        self.fields = fields;
+        match names {
+            None if fields > 3 => {
+                let problem = format!(
+                    "{fields} fields without a header; source, target and perhaps a weight would be right"
+                );
+                return Err(Error::file_at(path, Place::Line(line), problem));
+            }
+            None => self.weight = (fields == 3).then_some(2),
+            Some(names) if names.len() != fields => {
+                let problem = format!(
+                    "{fields} fields under a header of {}; as many would be right",
+                    names.len()
+                );
+                return Err(Error::file_at(path, Place::Line(line), problem));
+            }
+            Some(names) => {
+                let is_weight =
+                    |name: &String| WEIGHT_NAMES.contains(&name.to_lowercase().as_str());
+                self.weight = names.iter().skip(2).position(is_weight).map(|at| at + 2);
+                let unread = names.into_iter().enumerate().skip(2);
+                self.unread = unread
+                    .filter(|(at, _)| Some(*at) != self.weight)
+                    .map(|(_, n)| n)
+                    .collect();
+            }
+        }
+        Ok(self)
+    }
+
+    /// `# Nodes: 81306 Edges: 1342310`, in either case, with or without the colon.
+    fn declared(&mut self, comment: &str) {
+        let mut words = comment
+            .split([' ', '\t', ':', ','])
+            .filter(|word| !word.is_empty());
+        while let Some(word) = words.next() {
+            let slot = match word.to_lowercase().as_str() {
+                "nodes" => &mut self.nodes,
+                "edges" => &mut self.edges,
+                _ => continue,
+            };
+            *slot = words
+                .clone()
+                .next()
+                .and_then(|count| count.parse().ok())
+                .or(*slot);
+        }
+    }
+
+    fn layout(&self, bound: u32) -> Layout {
+        let (fields, value) = (self.fields, self.weight);
+        Layout {
+            fields,
+            value,
+            base: 0,
+            bounds: [bound; 2],
+            mirror: Mirror::No,
+        }
+    }
+}
+
+fn split(line: &str) -> impl Iterator<Item = &str> {
+    line.split([',', ';', '\t', ' '])
+        .map(str::trim)
+        .filter(|field| !field.is_empty())
+}
+
+fn is_index(field: &&str) -> bool {
+    field
+        .strip_prefix('-')
+        .unwrap_or(field)
+        .bytes()
+        .all(|b| b.is_ascii_digit())
+}
+
+fn not_an_edge(path: &Path, line: u64, found: &str) -> Error {
+    let found: String = found.chars().take(60).collect();
+    let problem = match found.is_empty() {
+        true => "no edges; lines of 'source target [weight]' would be right".to_owned(),
+        false => format!("'{found}' is no edge; 'source target [weight]' would be right"),
+    };
+    Error::file_at(path, Place::Line(line.max(1)), problem)
+}
+
+/// Reads an edge list.
+///
+/// # Errors
+/// When a line is no edge, or node numbers are so sparse that they cannot be meant as such.
+pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
+    let heading = Heading::of(path, &crate::input::head(path, HEAD_BYTES)?)?;
+    let coo = read_entries(path, heading.start, &heading.layout(u32::MAX), job)?;
+    let nodes = node_count(path, &heading, &coo, job)?;
+    let (lines, weighted) = (coo.len(), heading.weight.is_some());
+    let extent = Extent {
+        n_rows: Some(nodes),
+        n_cols: Some(nodes),
+    };
+    let repeats = if weighted {
+        Repeats::Sum
+    } else {
+        Repeats::Merge
+    };
+    let csr = coo
+        .into_csr(extent, repeats, job.threads)?
+        .without_unit_values();
+    let origin = Origin {
+        notes: notes(&heading, lines, csr.nnz()),
+        ..Origin::default()
+    };
+    Ok(Dataset::new(crate::stem(path), Graph::new(csr)).with_origin(origin))
+}
+
+/// Ids beyond this, far more than there are edges, are names rather than numbers.
+const SPARSE_FROM: usize = 1 << 24;
+const SPARSE_FACTOR: usize = 64;
+
+fn node_count(path: &Path, heading: &Heading, coo: &Coo, job: &Job<'_>) -> Result<usize> {
+    let largest = coo
+        .largest()
+        .map_or(0, |[row, col]| row.max(col) as usize + 1);
+    let credible = SPARSE_FROM.max(coo.len().saturating_mul(SPARSE_FACTOR));
+    if largest > credible {
+        // Reading again with the credible bound finds the line to blame.
+        let blamed = read_entries(path, heading.start, &heading.layout(credible as u32), job);
+        let place = match blamed {
+            Err(Error::File { place, .. }) => place,
+            _ => Place::Whole,
+        };
+        let problem = format!(
+            "node number {} in a list of {} edges; nodes numbered from 0 without large gaps would be right",
+            largest - 1,
+            coo.len()
+        );
+        return Err(Error::file_at(path, place, problem));
+    }
+    // A declared number may be larger, for nodes without edges, within the same reason.
+    let declared = heading
+        .nodes
+        .and_then(|n| usize::try_from(n).ok())
+        .filter(|&n| n <= credible);
+    Ok(largest.max(declared.unwrap_or(0)))
+}
+
+fn notes(heading: &Heading, lines: usize, edges: usize) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !heading.unread.is_empty() {
+        notes.push(format!("columns not read: {}", heading.unread.join(", ")));
+    }
+    if let Some(declared) = heading.edges.filter(|&declared| declared != lines as u64) {
+        notes.push(format!(
+            "the file declares {declared} edges and has {lines} lines of them"
+        ));
+    }
+    notes.extend(merged_note(lines, edges));
+    notes
+}
+
+/// What to say when entries with the same place became one.
+pub(crate) fn merged_note(before: usize, after: usize) -> Option<String> {
+    (before > after).then(|| format!("{} repeated edges merged", before - after))
+}
+
+/// Writes the graph as `source<TAB>target[<TAB>weight]` lines under a SNAP heading.
+///
+/// # Errors
+/// When writing fails, or the adjacency is not square.
+pub fn write(set: &Dataset, path: &Path, out: &mut dyn Write) -> Result<()> {
+    let a = set.graph().adjacency();
+    lacis_core::error::same_size(
+        "edge list",
+        "number of source nodes",
+        a.n_rows(),
+        a.n_cols(),
+    )?;
+    let io = |source| Error::io("write", path, source);
+    let weighted = a.values().is_some();
+    writeln!(out, "# Nodes: {} Edges: {}", a.n_rows(), a.nnz()).map_err(io)?;
+    let third = if weighted { "\tWeight" } else { "" };
+    writeln!(out, "# FromNodeId\tToNodeId{third}").map_err(io)?;
+    for (target, source, weight) in a.entries() {
+        match weighted {
+            true => writeln!(out, "{source}\t{target}\t{weight}"),
+            false => writeln!(out, "{source}\t{target}"),
+        }
+        .map_err(io)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lacis_core::Threads;
+
+    fn load(text: &str) -> Result<Dataset> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("e.txt");
+        std::fs::write(&path, text).unwrap();
+        read(&path, &Job::quiet(&Threads::one()))
+    }
+
+    fn edges(text: &str) -> Vec<(usize, usize, f32)> {
+        let set = load(text).unwrap();
+        set.graph()
+            .adjacency()
+            .entries()
+            .map(|(target, source, w)| (source, target, w))
+            .collect()
+    }
+
+    #[test]
+    fn snap_comments_declare_nodes_without_edges() {
+        let set = load("# Nodes: 5 Edges: 2\n# FromNodeId\tToNodeId\n0\t1\n2\t1\n").unwrap();
+        assert_eq!((set.graph().n_nodes(), set.graph().n_edges()), (5, 2));
+        assert!(set.origin().notes.is_empty());
+        let set = load("# Nodes: 5 Edges: 3\n0\t1\n2\t1\n").unwrap();
+        assert_eq!(
+            set.origin().notes,
+            ["the file declares 3 edges and has 2 lines of them"]
+        );
+    }
+
+    #[test]
+    fn headers_name_the_weight() {
+        assert_eq!(edges("src,dst,weight\n0,1,2.5\n"), [(0, 1, 2.5)]);
+        assert_eq!(edges("src,dst,time,w\n0,1,99,2.5\n"), [(0, 1, 2.5)]);
+        let set = load("src,dst,time\n0,1,99\n").unwrap();
+        assert_eq!(set.origin().notes, ["columns not read: time"]);
+        assert_eq!(edges("\u{feff}a;b\n0;1\n"), [(0, 1, 1.0)]);
+    }
+
+    #[test]
+    fn repeats_are_merged_or_summed() {
+        assert_eq!(edges("0 1\n0 1\n"), [(0, 1, 1.0)]);
+        assert_eq!(edges("0 1 2\n0 1 3\n"), [(0, 1, 5.0)]);
+        let set = load("0 1\n0 1\n").unwrap();
+        assert_eq!(set.origin().notes, ["1 repeated edges merged"]);
+    }
+
+    #[test]
+    fn problems_name_the_line() {
+        let message = |text: &str| load(text).unwrap_err().to_string();
+        assert!(message("0 1\n2 3\n4\n").contains("line 3: 1 fields"));
+        assert!(message("0 1\n4 -1\n").contains("line 2: index -1 is negative"));
+        assert!(message("a b\nc d\n").contains("line 2: 'c d' is no edge"));
+        assert!(message("0 1 2 3\n").contains("line 1: 4 fields without a header"));
+        assert!(message("# only\nx\n").contains("line 2"));
+        let sparse = message("0 1\n2 1\n4000000000 3\n");
+        assert!(
+            sparse.contains("line 3: node number 4000000000 in a list of 3 edges"),
+            "{sparse}"
+        );
+        assert!(message("0 4294967295\n").contains("beyond the largest"));
+    }
+
+    #[test]
+    fn an_empty_list_is_an_empty_graph() {
+        assert_eq!(load("# Nodes: 4\n").unwrap().graph().n_nodes(), 4);
+        assert_eq!(load("").unwrap().graph().n_nodes(), 0);
+    }
+}

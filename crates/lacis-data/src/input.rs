@@ -1,0 +1,121 @@
+//! Files from outside: opened, unpacked, and looked at before they are believed.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use lacis_core::{Error, Result};
+
+/// How a file is compressed, told from its first bytes, not from its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// Not at all.
+    Plain,
+    /// gzip, one member or several.
+    Gzip,
+    /// Zstandard, one frame or several.
+    Zstd,
+}
+
+impl Packing {
+    fn of(head: &[u8]) -> Self {
+        match head {
+            [0x1f, 0x8b, ..] => Packing::Gzip,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Packing::Zstd,
+            _ => Packing::Plain,
+        }
+    }
+}
+
+/// An open file and how it is packed.
+pub struct Input {
+    /// The file, at its start.
+    pub file: File,
+    /// Its size as it lies on disk.
+    pub size_bytes: u64,
+    /// How it is compressed.
+    pub packing: Packing,
+}
+
+impl Input {
+    /// Opens a regular file.
+    ///
+    /// # Errors
+    /// When it is not there, not readable, or not a regular file: a pipe would block, a folder
+    /// has no bytes.
+    pub fn open(path: &Path) -> Result<Self> {
+        let io = |doing| move |source| Error::io(doing, path, source);
+        let meta = std::fs::metadata(path).map_err(io("open"))?;
+        if !meta.is_file() {
+            let kind = if meta.is_dir() {
+                "a folder"
+            } else {
+                "not a regular file"
+            };
+            return Err(Error::file(
+                path,
+                format!("is {kind}; a file would be right"),
+            ));
+        }
+        let file = File::open(path).map_err(io("open"))?;
+        let mut head = [0; 4];
+        let got = read_up_to(&file, &mut head).map_err(io("read"))?;
+        // A second handle starts at the beginning again.
+        let file = File::open(path).map_err(io("open"))?;
+        Ok(Input {
+            file,
+            size_bytes: meta.len(),
+            packing: Packing::of(&head[..got]),
+        })
+    }
+
+    /// The unpacked bytes from the start.
+    ///
+    /// # Errors
+    /// When the decompressor cannot be set up.
+    pub fn unpacked(self, path: &Path) -> Result<Box<dyn Read + Send>> {
+        Ok(match self.packing {
+            Packing::Plain => Box::new(self.file),
+            Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(self.file)),
+            Packing::Zstd => {
+                let decoder = zstd::stream::read::Decoder::new(self.file);
+                Box::new(decoder.map_err(|source| Error::io("unpack", path, source))?)
+            }
+        })
+    }
+}
+
+/// The first unpacked bytes of a file, at most `limit`; fewer where the packing is damaged.
+///
+/// # Errors
+/// When the file cannot be opened.
+pub fn head(path: &Path, limit: usize) -> Result<Vec<u8>> {
+    let mut head = vec![0; limit];
+    let mut reader = Input::open(path)?.unpacked(path)?;
+    let mut got = 0;
+    while got < limit {
+        match reader.read(&mut head[got..]) {
+            Ok(0) | Err(_) => break,
+            Ok(more) => got += more,
+        }
+    }
+    head.truncate(got);
+    Ok(head)
+}
+
+/// Fills the buffer as far as the reader reaches.
+///
+/// # Errors
+/// The reader's.
+pub fn read_up_to(mut reader: impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut got = 0;
+    while got < buffer.len() {
+        match reader.read(&mut buffer[got..]) {
+            Ok(0) => break,
+            Ok(more) => got += more,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(got)
+}
