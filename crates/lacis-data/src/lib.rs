@@ -4,7 +4,10 @@
 pub mod edges;
 pub mod input;
 mod job;
+mod map;
 pub mod mtx;
+pub mod native;
+pub mod staged;
 pub mod text;
 
 use std::path::Path;

@@ -1,0 +1,25 @@
+//! A file as memory: the one place of this crate that needs `unsafe`.
+
+use std::fs::File;
+use std::path::Path;
+
+use lacis_core::{Error, Result};
+use memmap2::{Mmap, MmapOptions};
+
+/// Maps a whole file for reading, its pages looked up at once rather than one fault at a time.
+///
+/// # Errors
+/// When the file cannot be opened or mapped.
+pub fn map(path: &Path) -> Result<Mmap> {
+    let file = File::open(path).map_err(|source| Error::io("open", path, source))?;
+    let mut options = MmapOptions::new();
+    options.populate();
+    // SAFETY: a mapped file that another process shortens or rewrites changes under the slices
+    // taken from it. Lacis never does that: it writes a folder under another name and then renames
+    // it, so the mapped files stay as they are, even when the folder is replaced or removed. Every
+    // value that code relies on (sizes, row pointers, columns) is a plain number for which all bit
+    // patterns are valid, and is checked after mapping.
+    #[allow(unsafe_code)]
+    let mapped = unsafe { options.map(&file) };
+    mapped.map_err(|source| Error::io("map", path, source))
+}
