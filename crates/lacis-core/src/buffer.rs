@@ -22,8 +22,8 @@ use crate::{Error, Result};
 /// Memory that somebody else keeps: a mapped file, a `Vec`, an array of another language.
 pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
-/// From this size on a buffer asks for huge pages: two of them, so that one is surely whole.
-const HUGE_FROM_BYTES: usize = 2 * HUGE_PAGE_BYTES;
+/// From this size on a buffer begins at a huge page and asks for them.
+const HUGE_FROM_BYTES: usize = HUGE_PAGE_BYTES;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 const LINE_BYTES: usize = 64;
 

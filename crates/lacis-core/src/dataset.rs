@@ -263,6 +263,12 @@ impl Dataset {
         self
     }
 
+    /// Says which format it was read from, or what made it.
+    pub fn with_format(mut self, format: impl Into<String>) -> Self {
+        self.origin.format = format.into();
+        self
+    }
+
     /// Adds a sentence to what the reader did.
     pub fn with_note(mut self, note: impl Into<String>) -> Self {
         self.origin.notes.push(note.into());

@@ -7,7 +7,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use lacis_core::{Coo, Dataset, Error, Extent, Graph, Origin, Place, Repeats, Result};
+use lacis_core::{Coo, Csr, Dataset, Error, Extent, Graph, Origin, Place, Repeats, Result};
 
 use crate::Job;
 use crate::text::{Layout, Mirror, read_entries};
@@ -46,6 +46,11 @@ const WEIGHT_NAMES: [&str; 8] = [
 /// Whether the first line that is no comment and no header begins with two node numbers.
 pub fn looks_like_edges(head: &[u8]) -> bool {
     Heading::of(Path::new(""), head).is_ok()
+}
+
+/// The error of a file that was expected to be an edge list and is none.
+pub(crate) fn why_not(path: &Path, head: &[u8]) -> Error {
+    Heading::of(path, head).err().unwrap_or_else(|| not_an_edge(path, 1, ""))
 }
 
 impl Heading {
@@ -271,7 +276,8 @@ pub(crate) fn merged_note(before: usize, after: usize) -> Option<String> {
     (before > after).then(|| format!("{} repeated edges merged", before - after))
 }
 
-/// Writes the graph as `source<TAB>target[<TAB>weight]` lines under a SNAP heading.
+/// Writes the graph as `source target [weight]` lines: a `.csv` under its header, anything else
+/// with tabs under a SNAP heading.
 ///
 /// # Errors
 /// When writing fails, or the adjacency is not square.
@@ -285,17 +291,29 @@ pub fn write(set: &Dataset, path: &Path, out: &mut dyn Write) -> Result<()> {
     )?;
     let io = |source| Error::io("write", path, source);
     let weighted = a.values().is_some();
-    writeln!(out, "# Nodes: {} Edges: {}", a.n_rows(), a.nnz()).map_err(io)?;
-    let third = if weighted { "\tWeight" } else { "" };
-    writeln!(out, "# FromNodeId\tToNodeId{third}").map_err(io)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let csv = name.contains(".csv");
+    let separator = if csv { ',' } else { '\t' };
+    // Readers of CSV stumble over comments; only nodes without edges make one necessary.
+    let last = (0..a.n_rows()).rev().find(|&i| !a.row(i).is_empty()).max(largest_column(a));
+    if !csv || last.map_or(0, |last| last + 1) < a.n_rows() {
+        writeln!(out, "# Nodes: {} Edges: {}", a.n_rows(), a.nnz()).map_err(io)?;
+    }
+    if csv {
+        writeln!(out, "source,target{}", if weighted { ",weight" } else { "" }).map_err(io)?;
+    }
     for (target, source, weight) in a.entries() {
         match weighted {
-            true => writeln!(out, "{source}\t{target}\t{weight}"),
-            false => writeln!(out, "{source}\t{target}"),
+            true => writeln!(out, "{source}{separator}{target}{separator}{weight}"),
+            false => writeln!(out, "{source}{separator}{target}"),
         }
         .map_err(io)?;
     }
     Ok(())
+}
+
+fn largest_column(a: &Csr) -> Option<usize> {
+    a.cols().iter().max().map(|&j| j as usize)
 }
 
 #[cfg(test)]

@@ -51,9 +51,7 @@ struct Envelope<'a> {
 #[derive(Serialize, Deserialize)]
 struct Body {
     name: String,
-    source: String,
     synthetic: bool,
-    notes: Vec<String>,
     adjacency: SparseMeta,
     features: Option<FeatureMeta>,
     labels: Option<LabelMeta>,
@@ -148,9 +146,7 @@ pub fn write(set: &Dataset, folder: &Path, job: &Job<'_>) -> Result<()> {
     };
     let body = Body {
         name: set.name().to_owned(),
-        source: set.origin().format.clone(),
         synthetic: set.origin().synthetic,
-        notes: set.origin().notes.clone(),
         adjacency: writer.csr("adjacency", set.graph().adjacency())?,
         features: set
             .features()
@@ -340,11 +336,8 @@ pub fn read(folder: &Path, job: &Job<'_>) -> Result<Dataset> {
     reader.map_all(body.arrays)?;
     reader.check_all()?;
     let graph = Graph::new(reader.csr("adjacency", body.adjacency)?);
-    let mut set = Dataset::new(body.name, graph).with_origin(Origin {
-        format: body.source,
-        synthetic: body.synthetic,
-        notes: body.notes,
-    });
+    let origin = Origin { synthetic: body.synthetic, ..Origin::default() };
+    let mut set = Dataset::new(body.name, graph).with_origin(origin);
     if body.collection {
         let starts = reader.take::<u32>("collection.starts")?.to_vec();
         set = set.with_collection(Collection::new(starts)?)?;

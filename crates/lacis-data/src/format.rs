@@ -1,0 +1,347 @@
+//! The table of file formats: what a path is, how to read it, how to write it.
+//!
+//! A new reader joins with one line in [`FORMATS`]; detection, `--format`, error messages,
+//! `lacis data list` and the tests that damage samples all walk the table.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use lacis_core::{Dataset, Error, Result};
+
+use crate::staged::{Existing, Staged};
+use crate::{Job, edges, input, mtx, native, npy, npz, planetoid};
+
+/// One file format.
+pub struct Format {
+    /// What `--format` calls it.
+    pub name: &'static str,
+    /// What its files are.
+    pub about: &'static str,
+    /// Whether a path holds this format, judged by its name and first bytes.
+    recognises: fn(&Candidate) -> bool,
+    /// Reads it.
+    read: fn(&Path, &Job<'_>) -> Result<Dataset>,
+    /// Writes it, if it can be written.
+    write: Writes,
+}
+
+enum Writes {
+    No,
+    Folder(fn(&Dataset, &Path, &Job<'_>) -> Result<()>),
+    File { endings: &'static [&'static str], write: WriteFile },
+}
+
+type WriteFile = fn(&Dataset, &Path, &mut dyn Write) -> Result<()>;
+
+/// Every format there is. Detection asks them in this order.
+pub static FORMATS: &[Format] = &[
+    Format {
+        name: "lacis",
+        about: "own folder: meta.json and memory-mapped .npy arrays, checksummed",
+        recognises: |c| c.is_folder && native::is_native(&c.path),
+        read: native::read,
+        write: Writes::Folder(native::write),
+    },
+    Format {
+        name: "planetoid",
+        about: "ind.NAME.{x,y,tx,ty,allx,ally,graph,test.index}: Cora, CiteSeer, PubMed",
+        recognises: |c| planetoid::find(&c.path).is_some(),
+        read: planetoid::read,
+        write: Writes::No,
+    },
+    Format {
+        name: "gnn-benchmark",
+        about: "npz with adj_* and attr_* members: the Amazon and Coauthor sets",
+        recognises: |c| c.is_zip() && npz::is_gnn_benchmark(&c.path),
+        read: npz::read_gnn_benchmark,
+        write: Writes::No,
+    },
+    Format {
+        name: "scipy",
+        about: "npz of scipy.sparse.save_npz (csr, csc, coo)",
+        recognises: |c| c.is_zip() && npz::is_scipy(&c.path),
+        read: npz::read_scipy,
+        write: Writes::File { endings: &[".npz"], write: npz::write_scipy },
+    },
+    Format {
+        name: "npy",
+        about: "npy array of whole numbers, 2×E or E×2: an edge_index",
+        recognises: |c| c.head.starts_with(b"\x93NUMPY") && npy::is_edge_index(&c.head),
+        read: npy::read,
+        write: Writes::No,
+    },
+    Format {
+        name: "mtx",
+        about: "MatrixMarket coordinate file, plain, .gz or .zst",
+        recognises: |c| c.head.starts_with(mtx::MAGIC),
+        read: mtx::read,
+        write: Writes::File { endings: &[".mtx"], write: mtx::write },
+    },
+    Format {
+        name: "edges",
+        about: "edge list 'source target [weight]': text, CSV, TSV, SNAP; plain, .gz or .zst",
+        recognises: |c| !c.is_folder && c.has_text_name() && edges::looks_like_edges(&c.head),
+        read: edges::read,
+        write: Writes::File {
+            endings: &[".txt", ".tsv", ".csv", ".el", ".edges", ".edgelist"],
+            write: edges::write,
+        },
+    },
+];
+
+/// Endings that say how a file is packed, not what it holds.
+const PACKINGS: [&str; 3] = [".gz", ".zst", ".zstd"];
+
+/// A path that may hold a graph.
+struct Candidate {
+    path: PathBuf,
+    is_folder: bool,
+    /// The name in lower case, without the ending of a packing.
+    name: String,
+    /// The first unpacked bytes.
+    head: Vec<u8>,
+}
+
+impl Candidate {
+    fn new(path: &Path) -> Result<Self> {
+        let is_folder = path.is_dir();
+        let head = if is_folder { Vec::new() } else { input::head(path, edges::HEAD_BYTES)? };
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        let name = PACKINGS.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name).to_owned();
+        Ok(Candidate { path: path.to_owned(), is_folder, name, head })
+    }
+
+    fn is_zip(&self) -> bool {
+        self.head.starts_with(b"PK\x03\x04")
+    }
+
+    /// Numbers in two columns may be anything; in a file named like one they are edges.
+    fn has_text_name(&self) -> bool {
+        let Writes::File { endings, .. } = &by_name("edges").expect("in the table").write else {
+            unreachable!("edge lists are files")
+        };
+        !self.name.contains('.') || endings.iter().any(|ending| self.name.ends_with(ending))
+            || [".cites", ".dat", ".snap", ".ncol", ".graph_edges"].iter().any(|e| self.name.ends_with(e))
+    }
+
+    fn format(&self) -> Option<&'static Format> {
+        FORMATS.iter().find(|format| (format.recognises)(self))
+    }
+}
+
+/// The format of that name.
+pub fn by_name(name: &str) -> Option<&'static Format> {
+    FORMATS.iter().find(|format| format.name == name)
+}
+
+fn asked_for(name: &str) -> Result<&'static Format> {
+    by_name(name).ok_or_else(|| {
+        let known: Vec<_> = FORMATS.iter().map(|format| format.name).collect();
+        let problem = format!("is no format; {} would be right", known.join(", "));
+        Error::argument(format!("'{name}'"), problem)
+    })
+}
+
+/// Reads the graph at a path: of the format asked for, or of the one it looks like.
+///
+/// # Errors
+/// When nothing is there, it is of no known format, or it is damaged.
+pub fn read(path: &Path, format: Option<&str>, job: &Job<'_>) -> Result<Dataset> {
+    fs::metadata(path).map_err(|source| Error::io("open", path, source))?;
+    let asked = format.map(asked_for).transpose()?;
+    let (path, format) = match asked {
+        Some(format) if !path.is_dir() => (path.to_owned(), format),
+        Some(format) if (format.recognises)(&Candidate::new(path)?) => (path.to_owned(), format),
+        _ => find(path, asked)?,
+    };
+    Ok((format.read)(&path, job)?.with_format(format.name))
+}
+
+/// What a path holds: the format of the file or folder itself, or of the one graph file in it.
+fn find(path: &Path, asked: Option<&'static Format>) -> Result<(PathBuf, &'static Format)> {
+    let candidate = Candidate::new(path)?;
+    if let Some(format) = candidate.format() {
+        return Ok((path.to_owned(), format));
+    }
+    if !candidate.is_folder {
+        return Err(unknown(&candidate));
+    }
+    let fits = |format: &Format| asked.is_none_or(|asked| asked.name == format.name);
+    let mut found = Vec::new();
+    for file in files_in(path)? {
+        // A file that cannot be read is not this folder's graph; the error below lists what is.
+        let format = Candidate::new(&file).ok().and_then(|candidate| candidate.format());
+        found.extend(format.filter(|format| fits(format)).map(|format| (file, format)));
+    }
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        0 => Err(Error::file(path, "holds no graph file; `lacis data list` shows the formats")),
+        _ => {
+            let names: Vec<_> = found.iter().filter_map(|(file, _)| file.file_name()).collect();
+            let names: Vec<_> = names.iter().map(|name| name.to_string_lossy()).collect();
+            let problem = format!("holds {} graph files; name one: {}", names.len(), names.join(", "));
+            Err(Error::file(path, problem))
+        }
+    }
+}
+
+fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let io = |source| Error::io("read", folder, source);
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if path.is_file() && !hidden {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn unknown(candidate: &Candidate) -> Error {
+    let problem = if candidate.head.is_empty() {
+        "is empty".to_owned()
+    } else if edges::looks_like_edges(&candidate.head) {
+        "may be an edge list, but is not named like one; `--format edges` reads it as such".to_owned()
+    } else if candidate.has_text_name() {
+        // Named like an edge list: say why it is none.
+        return edges::why_not(&candidate.path, &candidate.head);
+    } else {
+        "is of no known format; `lacis data list` shows them, `--format NAME` chooses".to_owned()
+    };
+    Error::file(&candidate.path, problem)
+}
+
+/// Writes a data set to a path: in the format asked for, or the one the path's ending means;
+/// without an ending, the own folder format. The file or folder appears whole or not at all.
+///
+/// # Errors
+/// When the format cannot be written, the place is taken, or the disk refuses.
+pub fn write(
+    set: &Dataset,
+    path: &Path,
+    format: Option<&str>,
+    existing: Existing,
+    job: &Job<'_>,
+) -> Result<()> {
+    let format = match format {
+        Some(name) => asked_for(name)?,
+        None => format_for(path)?,
+    };
+    check_replaceable(path, existing)?;
+    let staged = Staged::new(path, existing)?;
+    match &format.write {
+        Writes::No => {
+            let writable = FORMATS.iter().filter(|f| !matches!(f.write, Writes::No));
+            let names: Vec<_> = writable.map(|format| format.name).collect();
+            let problem = format!("cannot be written; {} can", names.join(", "));
+            return Err(Error::argument(format!("'{}'", format.name), problem));
+        }
+        Writes::Folder(write) => write(set, staged.path(), job)?,
+        Writes::File { write, .. } => write_file(set, path, staged.path(), (*write, job))?,
+    }
+    staged.commit()
+}
+
+/// What a format cannot hold of a data set, in words.
+pub fn left_out(set: &Dataset, path: &Path, format: Option<&str>) -> Vec<&'static str> {
+    let folder = match format {
+        Some(name) => by_name(name),
+        None => format_for(path).ok(),
+    }
+    .is_some_and(|format| matches!(format.write, Writes::Folder(_)));
+    if folder {
+        return Vec::new();
+    }
+    let parts = [
+        (set.features().is_some(), "features"),
+        (set.labels().is_some(), "labels"),
+        (!set.splits().is_empty(), "splits"),
+        (set.collection().is_some(), "the borders between graphs"),
+    ];
+    parts.into_iter().filter(|(present, _)| *present).map(|(_, part)| part).collect()
+}
+
+fn write_file(
+    set: &Dataset,
+    path: &Path,
+    temporary: &Path,
+    (write, job): (WriteFile, &Job<'_>),
+) -> Result<()> {
+    let io = |source| Error::io("write", path, source);
+    let file = Watched { file: File::create(temporary).map_err(io)?, written: 0, job };
+    let mut out = BufWriter::with_capacity(1 << 20, file);
+    match path.extension().and_then(OsStr::to_str) {
+        Some("gz") => {
+            let mut packed = flate2::write::GzEncoder::new(out, flate2::Compression::default());
+            write(set, path, &mut packed)?;
+            out = packed.finish().map_err(io)?;
+        }
+        Some("zst" | "zstd") => {
+            let mut packed = zstd::stream::write::Encoder::new(out, 0).map_err(io)?;
+            write(set, path, &mut packed)?;
+            out = packed.finish().map_err(io)?;
+        }
+        _ => write(set, path, &mut out)?,
+    }
+    out.flush().map_err(io)
+}
+
+/// A file that tells how much was written, and refuses more when the work should stop.
+struct Watched<'a> {
+    file: File,
+    written: u64,
+    job: &'a Job<'a>,
+}
+
+impl Write for Watched<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.written += written as u64;
+        match self.job.tick(self.written, None) {
+            Ok(()) => Ok(written),
+            Err(stopped) => Err(std::io::Error::other(stopped)),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn format_for(path: &Path) -> Result<&'static Format> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let packing = PACKINGS.iter().find(|end| name.ends_with(**end));
+    let bare = packing.map_or(&*name, |end| &name[..name.len() - end.len()]);
+    let ends = |format: &&Format| {
+        matches!(&format.write, Writes::File { endings, .. } if endings.iter().any(|e| bare.ends_with(e)))
+    };
+    match FORMATS.iter().find(ends) {
+        Some(format) => Ok(format),
+        None if packing.is_none() && !bare.contains('.') || bare.ends_with(".lacis") => {
+            Ok(by_name("lacis").expect("in the table"))
+        }
+        None => {
+            let problem = "has an ending that means no format; no ending for the own folder format, \
+                           or .npz, .mtx, .txt, .csv, .tsv (also with .gz, .zst) would be right";
+            Err(Error::file(path, problem))
+        }
+    }
+}
+
+/// Only a folder that Lacis wrote, or an empty one, may give way: others hold somebody's work.
+fn check_replaceable(path: &Path, existing: Existing) -> Result<()> {
+    if existing == Existing::Keep || !path.is_dir() || native::is_native(path) {
+        return Ok(());
+    }
+    match fs::read_dir(path).map_err(|source| Error::io("read", path, source))?.next() {
+        None => Ok(()),
+        Some(_) => {
+            let problem = "is a folder that Lacis did not write; --overwrite does not replace such";
+            Err(Error::file(path, problem))
+        }
+    }
+}

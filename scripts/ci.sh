@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Everything that must hold, for people and machines alike. Needs a Rust toolchain and nothing else.
+# The tests use real data where LACIS_TEST_DATA names its folder, and say what they skip elsewhere.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+cargo fmt --all --check
+cargo clippy --workspace --all-targets -- -D warnings
+cargo test --workspace
+cargo build --release
+RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+# The library stays light: neither the command's dependencies nor heavy readers come with it.
+if cargo tree -p lacis -e normal --prefix none | grep -E '^(clap|arrow|parquet) '; then
+    echo "the library must not depend on these" >&2
+    exit 1
+fi
+python3 scripts/sizes.py --check
