@@ -1,6 +1,8 @@
 //! Graph files, generators and splits.
 #![deny(unsafe_code)]
 
+pub mod generate;
 mod job;
+pub mod splits;
 
 pub use job::{Job, Unwatched, Watch};
