@@ -4,5 +4,6 @@
 pub mod generate;
 mod job;
 pub mod splits;
+pub mod transform;
 
 pub use job::{Job, Unwatched, Watch};
