@@ -3,6 +3,7 @@
 
 pub mod generate;
 mod job;
+pub mod sets;
 pub mod splits;
 pub mod transform;
 
