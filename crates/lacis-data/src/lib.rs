@@ -2,13 +2,17 @@
 #![deny(unsafe_code)]
 
 pub mod edges;
+pub mod generate;
 pub mod input;
 mod job;
 mod map;
 pub mod mtx;
 pub mod native;
+pub mod sets;
+pub mod splits;
 pub mod staged;
 pub mod text;
+pub mod transform;
 
 use std::path::Path;
 
