@@ -37,34 +37,15 @@ pub fn open_with(query: &Query<'_>, job: &Job<'_>) -> Result<Dataset> {
     if generate::is_spec(data) {
         return generate::generate(&generate::parse(data)?, job);
     }
-    if let Some(set) = sets::builtin(data) {
-        return (set.make)(job);
-    }
-    let kept = query.folder.map(|folder| folder.join(data));
-    if let (Some(_), Some(kept)) = (sets::known(data), kept.filter(|kept| kept.exists())) {
+    let kept = query.folder.map(|folder| folder.join(data)).filter(|kept| kept.exists());
+    if let (Some(_), Some(kept)) = (sets::find_public(data), kept) {
         return Ok(format::read(&kept, None, job)?.with_name(data));
     }
-    Err(nothing_like(data))
-}
-
-/// Why nothing was found, and what may have been meant.
-fn nothing_like(data: &str) -> Error {
-    if let Some(known) = sets::known(data) {
-        return known.not_here();
+    if sets::find(data).is_none() && data.contains(['/', '.']) {
+        // Nobody calls a data set that; a path was meant.
+        return Err(Error::io("open", data, std::io::ErrorKind::NotFound.into()));
     }
-    let looks_like_path = data.contains(['/', '\\', '.']);
-    let names = sets::SETS.iter().map(|set| set.name).chain(generate::GENERATORS.iter().map(|g| g.name));
-    match crate::near_miss(data, names) {
-        Some(name) => Error::argument(format!("'{data}'"), format!("is not there; '{name}' is")),
-        None if looks_like_path => {
-            let source = std::io::Error::from(std::io::ErrorKind::NotFound);
-            Error::io("open", data, source)
-        }
-        None => {
-            let problem = "is no file, generator or data set here; `lacis data list` shows what is";
-            Error::argument(format!("'{data}'"), problem)
-        }
-    }
+    sets::load(data, job)
 }
 
 /// That no weight, feature or target is infinite or not a number.

@@ -192,6 +192,13 @@ pub static GENERATORS: &[Generator] = &[
     },
 ];
 
+/// Whether this is written as a generator: `name:…`, or the bare name of one.
+pub fn is_spec(data: &str) -> bool {
+    let name = data.split_once(':').map(|(name, _)| name);
+    let is_word = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    name.is_some_and(is_word) || find(data).is_some()
+}
+
 /// The generator of this name.
 pub fn find(name: &str) -> Option<&'static Generator> {
     GENERATORS.iter().find(|generator| generator.name == name)
