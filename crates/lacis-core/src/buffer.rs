@@ -91,13 +91,8 @@ pub struct Buffer<T> {
 impl<T: Pod> Buffer<T> {
     /// `len` zeros, 64-byte aligned.
     pub fn zeroed(len: usize) -> Self {
-        let bytes = len
-            .checked_mul(size_of::<T>())
-            .expect("a buffer's bytes fit in usize");
-        Buffer {
-            store: Store::Owned(Arc::new(Owned::zeroed(bytes))),
-            ..Buffer::view(len)
-        }
+        let bytes = len.checked_mul(size_of::<T>()).expect("a buffer's bytes fit in usize");
+        Buffer { store: Store::Owned(Arc::new(Owned::zeroed(bytes))), ..Buffer::view(len) }
     }
 
     /// An aligned copy of a slice.
@@ -113,9 +108,7 @@ impl<T: Pod> Buffer<T> {
     /// When the range is outside the memory, or not aligned for `T`.
     pub fn from_shared(bytes: SharedBytes, offset_bytes: usize, len: usize) -> Result<Self> {
         let all = (*bytes).as_ref();
-        let end = len
-            .checked_mul(size_of::<T>())
-            .and_then(|b| b.checked_add(offset_bytes));
+        let end = len.checked_mul(size_of::<T>()).and_then(|b| b.checked_add(offset_bytes));
         let Some(range) = end.and_then(|end| all.get(offset_bytes..end)) else {
             return Err(Error::Index {
                 op: "buffer",
@@ -129,21 +122,12 @@ impl<T: Pod> Buffer<T> {
             let problem = format!("byte {offset_bytes} is not aligned to {}", align_of::<T>());
             return Err(Error::argument("buffer", problem));
         }
-        Ok(Buffer {
-            store: Store::Shared(bytes),
-            offset_bytes,
-            ..Buffer::view(len)
-        })
+        Ok(Buffer { store: Store::Shared(bytes), offset_bytes, ..Buffer::view(len) })
     }
 
     fn view(len: usize) -> Self {
         let store = Store::Owned(Arc::new(Owned::Lines(Vec::new())));
-        Buffer {
-            store,
-            offset_bytes: 0,
-            len,
-            element: PhantomData,
-        }
+        Buffer { store, offset_bytes: 0, len, element: PhantomData }
     }
 
     /// The first `len` elements, sharing the memory.
@@ -151,11 +135,7 @@ impl<T: Pod> Buffer<T> {
     /// # Panics
     /// When there are fewer.
     pub fn truncated(mut self, len: usize) -> Self {
-        assert!(
-            len <= self.len,
-            "cannot truncate {} elements to {len}",
-            self.len
-        );
+        assert!(len <= self.len, "cannot truncate {} elements to {len}", self.len);
         self.len = len;
         self
     }
@@ -165,10 +145,7 @@ impl<T: Pod> Buffer<T> {
     /// # Panics
     /// When size or alignment differ.
     pub fn reinterpreted<U: Pod>(self) -> Buffer<U> {
-        assert_eq!(
-            (size_of::<T>(), align_of::<T>()),
-            (size_of::<U>(), align_of::<U>())
-        );
+        assert_eq!((size_of::<T>(), align_of::<T>()), (size_of::<U>(), align_of::<U>()));
         Buffer {
             store: self.store,
             offset_bytes: self.offset_bytes,
@@ -186,9 +163,7 @@ impl<T: Pod> Buffer<T> {
         if !sole {
             *self = Buffer::copied_bits(self);
         }
-        let Store::Owned(owned) = &mut self.store else {
-            unreachable!("made owned above")
-        };
+        let Store::Owned(owned) = &mut self.store else { unreachable!("made owned above") };
         let owned = Arc::get_mut(owned).expect("made sole owner above");
         let bytes = self.len * size_of::<T>();
         bytemuck::cast_slice_mut(&mut owned.bytes_mut()[self.offset_bytes..][..bytes])
@@ -199,10 +174,7 @@ impl<T: Pod> Buffer<T> {
         let bytes = size_of_val(slice);
         let mut owned = Owned::zeroed(bytes);
         owned.bytes_mut()[..bytes].copy_from_slice(bytemuck::cast_slice(slice));
-        Buffer {
-            store: Store::Owned(Arc::new(owned)),
-            ..Buffer::view(slice.len())
-        }
+        Buffer { store: Store::Owned(Arc::new(owned)), ..Buffer::view(slice.len()) }
     }
 
     /// The elements for reading.
@@ -235,10 +207,7 @@ impl<T: Pod + Send + Sync> From<Vec<T>> for Buffer<T> {
     /// Takes the vector over without a copy.
     fn from(vec: Vec<T>) -> Self {
         let len = vec.len();
-        Buffer {
-            store: Store::Shared(Arc::new(VecBytes(vec))),
-            ..Buffer::view(len)
-        }
+        Buffer { store: Store::Shared(Arc::new(VecBytes(vec))), ..Buffer::view(len) }
     }
 }
 
@@ -253,12 +222,7 @@ impl<T: Pod + fmt::Debug> fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 8;
         let dots = if self.len > SHOWN { ", …" } else { "" };
-        write!(
-            f,
-            "Buffer[{}]({:?}{dots})",
-            self.len,
-            &self[..self.len.min(SHOWN)]
-        )
+        write!(f, "Buffer[{}]({:?}{dots})", self.len, &self[..self.len.min(SHOWN)])
     }
 }
 
@@ -268,14 +232,7 @@ mod tests {
 
     #[test]
     fn owned_buffers_are_aligned_whatever_their_size() {
-        for len in [
-            0,
-            1,
-            15,
-            1 << 10,
-            HUGE_FROM_BYTES / 4,
-            HUGE_FROM_BYTES / 4 + 3,
-        ] {
+        for len in [0, 1, 15, 1 << 10, HUGE_FROM_BYTES / 4, HUGE_FROM_BYTES / 4 + 3] {
             let buffer = Buffer::<f32>::zeroed(len);
             assert_eq!(buffer.as_ptr() as usize % LINE_BYTES, 0, "{len} elements");
             assert!(buffer.iter().all(|&v| v == 0.0));

@@ -93,11 +93,7 @@ pub struct Coo {
 impl Coo {
     /// An empty list whose entries will carry `tags`.
     pub fn new(tags: Tags) -> Self {
-        Coo {
-            runs: Vec::new(),
-            tags,
-            columns: ColumnOrder::Unsorted,
-        }
+        Coo { runs: Vec::new(), tags, columns: ColumnOrder::Unsorted }
     }
 
     /// Appends what `fill` makes of each item, chunk by chunk and in the items' order.
@@ -114,21 +110,11 @@ impl Coo {
             chunk.places.clear();
             chunk.tags.clear();
             fill(item, chunk)?;
-            let tagged = if self.tags == Tags::Absent {
-                0
-            } else {
-                chunk.places.len()
-            };
-            assert_eq!(
-                chunk.tags.len(),
-                tagged,
-                "entries carry {:?} tags",
-                self.tags
-            );
+            let tagged = if self.tags == Tags::Absent { 0 } else { chunk.places.len() };
+            assert_eq!(chunk.tags.len(), tagged, "entries carry {:?} tags", self.tags);
             Ok(sort.run(chunk))
         };
-        self.runs
-            .extend(threads.try_map_with(items, Default::default, make)?);
+        self.runs.extend(threads.try_map_with(items, Default::default, make)?);
         Ok(())
     }
 
@@ -146,26 +132,13 @@ impl Coo {
         if let Some(values) = values {
             crate::error::same_size("coo", "number of values", rows.len(), values.len())?;
         }
-        let mut coo = Coo::new(if values.is_some() {
-            Tags::Values
-        } else {
-            Tags::Absent
-        });
-        coo.extend(
-            ranges(rows.len(), CHUNK_ENTRIES),
-            threads,
-            |range, chunk| {
-                let places = rows[range.clone()].iter().zip(&cols[range.clone()]);
-                chunk.places.extend(places.map(|(&row, &col)| [row, col]));
-                chunk.tags.extend(
-                    values
-                        .iter()
-                        .flat_map(|v| &v[range.clone()])
-                        .map(|v| v.to_bits()),
-                );
-                Ok(())
-            },
-        )?;
+        let mut coo = Coo::new(if values.is_some() { Tags::Values } else { Tags::Absent });
+        coo.extend(ranges(rows.len(), CHUNK_ENTRIES), threads, |range, chunk| {
+            let places = rows[range.clone()].iter().zip(&cols[range.clone()]);
+            chunk.places.extend(places.map(|(&row, &col)| [row, col]));
+            chunk.tags.extend(values.iter().flat_map(|v| &v[range.clone()]).map(|v| v.to_bits()));
+            Ok(())
+        })?;
         Ok(coo)
     }
 
@@ -188,11 +161,7 @@ impl Coo {
     /// The largest row and the largest column met.
     pub fn largest(&self) -> Option<Place> {
         let [row, col] = [0, 1].map(|axis| self.runs.iter().map(|run| run.largest[axis]).max());
-        if self.is_empty() {
-            None
-        } else {
-            row.zip(col).map(|(row, col)| [row, col])
-        }
+        if self.is_empty() { None } else { row.zip(col).map(|(row, col)| [row, col]) }
     }
 
     /// The matrix, its columns ascending within each row.
@@ -203,10 +172,7 @@ impl Coo {
     /// # Panics
     /// When asked to sum entries that carry no values.
     pub fn into_csr(self, extent: Extent, repeats: Repeats, threads: &Threads) -> Result<Csr> {
-        assert!(
-            repeats != Repeats::Sum || self.tags == Tags::Values,
-            "only values can be summed"
-        );
+        assert!(repeats != Repeats::Sum || self.tags == Tags::Values, "only values can be summed");
         let [n_rows, n_cols] = self.extent(extent)?;
         let grid = Grid::new(&self, n_rows, n_cols);
         let sorted = match (self.tags, grid.key_bits()) {
@@ -231,20 +197,11 @@ impl Coo {
             check_index_count(what, size)?;
             if needed > size {
                 let (index, bound) = (needed as u64 - 1, size as u64);
-                return Err(Error::Index {
-                    op: "csr",
-                    what,
-                    index,
-                    at: 0,
-                    bound,
-                });
+                return Err(Error::Index { op: "csr", what, index, at: 0, bound });
             }
             Ok(size)
         };
-        Ok([
-            size(0, "row", extent.n_rows)?,
-            size(1, "column", extent.n_cols)?,
-        ])
+        Ok([size(0, "row", extent.n_rows)?, size(1, "column", extent.n_cols)?])
     }
 }
 
@@ -253,16 +210,8 @@ pub(crate) fn check_index_count(what: &'static str, count: usize) -> Result<()> 
     if u32::try_from(count).is_ok() {
         return Ok(());
     }
-    let what = if what == "row" {
-        "number of rows"
-    } else {
-        "number of columns"
-    };
-    Err(Error::Overflow {
-        what,
-        value: count as u128,
-        limit: u128::from(u32::MAX),
-    })
+    let what = if what == "row" { "number of rows" } else { "number of columns" };
+    Err(Error::Overflow { what, value: count as u128, limit: u128::from(u32::MAX) })
 }
 
 /// A chunk sorted by blocks of `2^shift` rows; block `b` is `starts[b]..starts[b + 1]`.
@@ -292,9 +241,7 @@ impl Run {
 
     /// The first own block of a coarser block, or the end.
     fn fine_block(&self, block: usize, shift: u32) -> usize {
-        block
-            .saturating_mul(1 << (shift - self.shift))
-            .min(self.starts.len() - 1)
+        block.saturating_mul(1 << (shift - self.shift)).min(self.starts.len() - 1)
     }
 }
 
@@ -333,21 +280,11 @@ impl RunSort {
             self.scatter(chunk, shift, key, (keys.make_mut(), tags.make_mut()));
             Keys::Long(keys)
         };
-        Run {
-            shift,
-            col_bits,
-            largest,
-            starts,
-            keys,
-            tags,
-        }
+        Run { shift, col_bits, largest, starts, keys, tags }
     }
 
     fn count(&mut self, chunk: &Chunk, shift: u32, n_blocks: usize) -> Vec<u32> {
-        assert!(
-            u32::try_from(chunk.places.len()).is_ok(),
-            "a chunk's entries are counted in u32"
-        );
+        assert!(u32::try_from(chunk.places.len()).is_ok(), "a chunk's entries are counted in u32");
         let mut starts = vec![0; n_blocks + 1];
         for place in &chunk.places {
             starts[(place[0] >> shift) as usize + 1] += 1;
@@ -373,10 +310,7 @@ impl RunSort {
             *next as usize - 1
         };
         if chunk.tags.is_empty() {
-            chunk
-                .places
-                .iter()
-                .for_each(|place| keys[position(place)] = key(*place));
+            chunk.places.iter().for_each(|place| keys[position(place)] = key(*place));
         } else {
             for (place, tag) in chunk.places.iter().zip(&chunk.tags) {
                 let at = position(place);
@@ -436,13 +370,7 @@ keyed!(
     |p: Packed| p.0 >> 32,
     |p: Packed| p.0 as u32
 );
-keyed!(
-    Tagged,
-    true,
-    |key, tag| Tagged { key, tag },
-    |t: Tagged| t.key,
-    |t: Tagged| t.tag
-);
+keyed!(Tagged, true, |key, tag| Tagged { key, tag }, |t: Tagged| t.key, |t: Tagged| t.tag);
 
 /// How the finished matrix is cut into blocks, and how an entry's key is made.
 struct Grid {
@@ -472,17 +400,10 @@ impl Grid {
         let row_bits = bits((n_rows.max(1) - 1) as u32);
         let wanted_blocks = (coo.len() / BLOCK_ENTRIES).next_power_of_two();
         let coarsest = coo.runs.iter().map(|run| run.shift).max().unwrap_or(0);
-        let shift = row_bits
-            .saturating_sub(wanted_blocks.trailing_zeros())
-            .max(coarsest);
+        let shift = row_bits.saturating_sub(wanted_blocks.trailing_zeros()).max(coarsest);
         let col_bits = bits((n_cols.max(1) - 1) as u32);
         let sorted = coo.columns == ColumnOrder::Sorted;
-        Grid {
-            n_rows,
-            shift,
-            col_bits,
-            sort_from_bit: if sorted { col_bits } else { 0 },
-        }
+        Grid { n_rows, shift, col_bits, sort_from_bit: if sorted { col_bits } else { 0 } }
     }
 
     /// Bits of the largest key.
@@ -515,11 +436,7 @@ impl Grid {
         if nnz < n_entries {
             (cols, tags) = close_gaps((cols, tags), &ends, &lengths, threads);
         }
-        Sorted {
-            row_ptr,
-            cols,
-            tags,
-        }
+        Sorted { row_ptr, cols, tags }
     }
 
     /// The block's entries from all runs, in the order they came.
@@ -537,13 +454,7 @@ impl Grid {
                         self.rekey(keys, tags, run.col_bits, row, entries);
                     }
                     Keys::Long(keys) => {
-                        self.rekey(
-                            keys[range].iter().copied(),
-                            tags,
-                            run.col_bits,
-                            row,
-                            entries,
-                        );
+                        self.rekey(keys[range].iter().copied(), tags, run.col_bits, row, entries);
                     }
                 }
             }
@@ -611,17 +522,10 @@ fn slots<'a>(
     tags: &'a mut Buffer<u32>,
     ends: &[usize],
 ) -> Vec<Slot<'a>> {
-    let tag_ends = if tags.is_empty() {
-        vec![0; ends.len()]
-    } else {
-        ends.to_vec()
-    };
+    let tag_ends = if tags.is_empty() { vec![0; ends.len()] } else { ends.to_vec() };
     let cols = split_at_ends(cols.make_mut(), ends);
     let tags = split_at_ends(tags.make_mut(), &tag_ends);
-    cols.into_iter()
-        .zip(tags)
-        .map(|(cols, tags)| Slot { cols, tags })
-        .collect()
+    cols.into_iter().zip(tags).map(|(cols, tags)| Slot { cols, tags }).collect()
 }
 
 /// Copies the first `lengths[b]` entries of each block `b`, which end at `ends[b]` with what they
@@ -645,11 +549,9 @@ fn close_gaps(
     let starts = std::iter::once(&0).chain(ends);
     let pieces = starts.zip(slots(&mut cols, &mut tags, &new_ends)).collect();
     threads.for_each(pieces, |(&start, slot): (&usize, Slot<'_>)| {
-        slot.cols
-            .copy_from_slice(&loose.0[start..][..slot.cols.len()]);
+        slot.cols.copy_from_slice(&loose.0[start..][..slot.cols.len()]);
         if !slot.tags.is_empty() {
-            slot.tags
-                .copy_from_slice(&loose.1[start..][..slot.tags.len()]);
+            slot.tags.copy_from_slice(&loose.1[start..][..slot.tags.len()]);
         }
     });
     (cols, tags)
@@ -657,9 +559,7 @@ fn close_gaps(
 
 /// The bits of the sum of the entries' values.
 fn sum<E: Keyed>(entries: &[E]) -> u32 {
-    let values = entries
-        .iter()
-        .map(|entry| f64::from(f32::from_bits(entry.tag())));
+    let values = entries.iter().map(|entry| f64::from(f32::from_bits(entry.tag())));
     (values.sum::<f64>() as f32).to_bits()
 }
 
@@ -672,10 +572,7 @@ struct RadixSort<E> {
 
 impl<E> Default for RadixSort<E> {
     fn default() -> Self {
-        RadixSort {
-            spare: Vec::new(),
-            next: Vec::new(),
-        }
+        RadixSort { spare: Vec::new(), next: Vec::new() }
     }
 }
 
@@ -718,9 +615,7 @@ impl<E: Keyed> RadixSort<E> {
         }
         for digits in self.next.chunks_exact_mut(1 << digit_bits) {
             let mut start = 0;
-            digits
-                .iter_mut()
-                .for_each(|count| start += std::mem::replace(count, start));
+            digits.iter_mut().for_each(|count| start += std::mem::replace(count, start));
         }
     }
 }

@@ -41,17 +41,11 @@ impl RowPtr {
         });
         if u32::try_from(nnz).is_ok() {
             let mut ptr = Buffer::zeroed(n_rows + 1);
-            ptr.make_mut()[1..]
-                .iter_mut()
-                .zip(ends)
-                .for_each(|(p, end)| *p = end as u32);
+            ptr.make_mut()[1..].iter_mut().zip(ends).for_each(|(p, end)| *p = end as u32);
             RowPtr::Narrow(ptr)
         } else {
             let mut ptr = Buffer::zeroed(n_rows + 1);
-            ptr.make_mut()[1..]
-                .iter_mut()
-                .zip(ends)
-                .for_each(|(p, end)| *p = end as u64);
+            ptr.make_mut()[1..].iter_mut().zip(ends).for_each(|(p, end)| *p = end as u64);
             RowPtr::Wide(ptr)
         }
     }
@@ -94,13 +88,7 @@ impl RowPtr {
         };
         if let Some(at) = found {
             let (index, bound) = (self.at(at) as u64, self.at(at + 1) as u64 + 1);
-            return Err(Error::Index {
-                op: "csr",
-                what: "row pointer",
-                index,
-                at,
-                bound,
-            });
+            return Err(Error::Index { op: "csr", what: "row pointer", index, at, bound });
         }
         same_size("csr", "first row pointer", 0, self.at(0))?;
         same_size("csr", "last row pointer", nnz, self.at(self.len() - 1))
@@ -111,11 +99,7 @@ impl RowPtr {
         match self {
             RowPtr::Wide(ptr) if ptr.last().is_some_and(|&nnz| nnz <= u64::from(u32::MAX)) => {
                 let mut narrow = Buffer::zeroed(ptr.len());
-                narrow
-                    .make_mut()
-                    .iter_mut()
-                    .zip(&*ptr)
-                    .for_each(|(n, &wide)| *n = wide as u32);
+                narrow.make_mut().iter_mut().zip(&*ptr).for_each(|(n, &wide)| *n = wide as u32);
                 RowPtr::Narrow(narrow)
             }
             other => other,
@@ -170,12 +154,7 @@ impl Csr {
     pub fn new(parts: CsrParts, threads: &Threads) -> Result<Self> {
         let nnz = parts.cols.len();
         if parts.row_ptr.is_empty() {
-            return Err(Error::Shape {
-                op: "csr",
-                what: "row pointers",
-                expected: 1,
-                found: 0,
-            });
+            return Err(Error::Shape { op: "csr", what: "row pointers", expected: 1, found: 0 });
         }
         check_index_count("row", parts.row_ptr.len() - 1)?;
         check_index_count("column", parts.n_cols)?;
@@ -188,10 +167,7 @@ impl Csr {
             check_below("position", order, nnz, threads)?;
         }
         check_below("column", &parts.cols, parts.n_cols, threads)?;
-        let mut csr = Csr {
-            parts,
-            columns: ColumnOrder::Unsorted,
-        };
+        let mut csr = Csr { parts, columns: ColumnOrder::Unsorted };
         csr.parts.row_ptr = csr.parts.row_ptr.narrowed();
         csr.columns = csr.find_column_order(threads);
         Ok(csr)
@@ -204,16 +180,7 @@ impl Csr {
         cols: Buffer<u32>,
         columns: ColumnOrder,
     ) -> Self {
-        Csr {
-            parts: CsrParts {
-                n_cols,
-                row_ptr,
-                cols,
-                values: None,
-                order: None,
-            },
-            columns,
-        }
+        Csr { parts: CsrParts { n_cols, row_ptr, cols, values: None, order: None }, columns }
     }
 
     pub(crate) fn trusting_values(mut self, values: Buffer<f32>) -> Self {
@@ -236,16 +203,7 @@ impl Csr {
         check_index_count("row", n_rows)?;
         let row_ptr = RowPtr::Narrow(Buffer::zeroed(n_rows + 1));
         let cols = Buffer::zeroed(0);
-        Csr::new(
-            CsrParts {
-                n_cols,
-                row_ptr,
-                cols,
-                values: None,
-                order: None,
-            },
-            &Threads::one(),
-        )
+        Csr::new(CsrParts { n_cols, row_ptr, cols, values: None, order: None }, &Threads::one())
     }
 
     /// Number of rows.
@@ -325,10 +283,7 @@ impl Csr {
 
     /// The matrix without its value array if every value is one, which means the same.
     pub fn without_unit_values(mut self) -> Self {
-        if self
-            .values()
-            .is_some_and(|values| values.iter().all(|&v| v == 1.0))
-        {
+        if self.values().is_some_and(|values| values.iter().all(|&v| v == 1.0)) {
             self.parts.values = None;
         }
         self
@@ -342,20 +297,14 @@ impl Csr {
 
     /// Every entry as `(row, column, value)`, in stored order.
     pub fn entries(&self) -> impl Iterator<Item = (usize, usize, f32)> {
-        let row = move |i| {
-            self.row(i)
-                .map(move |e| (i, self.parts.cols[e] as usize, self.value(e)))
-        };
+        let row =
+            move |i| self.row(i).map(move |e| (i, self.parts.cols[e] as usize, self.value(e)));
         (0..self.n_rows()).flat_map(row)
     }
 
     /// Bytes of the arrays.
     pub fn bytes(&self) -> usize {
-        let wide = if matches!(self.parts.row_ptr, RowPtr::Wide(_)) {
-            8
-        } else {
-            4
-        };
+        let wide = if matches!(self.parts.row_ptr, RowPtr::Wide(_)) { 8 } else { 4 };
         let per_entry = [self.parts.values.is_some(), self.parts.order.is_some()];
         let per_entry = 4 + 4 * per_entry.iter().filter(|present| **present).count();
         self.parts.row_ptr.len() * wide + self.nnz() * per_entry
@@ -363,9 +312,7 @@ impl Csr {
 
     /// Number of entries of each row.
     pub fn row_lengths(&self) -> Vec<u32> {
-        (0..self.n_rows())
-            .map(|i| self.row(i).len() as u32)
-            .collect()
+        (0..self.n_rows()).map(|i| self.row(i).len() as u32).collect()
     }
 
     /// Sum of the values of each row: the weighted degree.
@@ -400,18 +347,10 @@ impl Csr {
 
     fn find_column_order(&self, threads: &Threads) -> ColumnOrder {
         let ascends = |rows: Range<usize>| {
-            rows.into_iter()
-                .all(|i| self.row_cols(i).windows(2).all(|pair| pair[0] <= pair[1]))
+            rows.into_iter().all(|i| self.row_cols(i).windows(2).all(|pair| pair[0] <= pair[1]))
         };
-        let all = threads
-            .map(self.slices(CHECK_ENTRIES), ascends)
-            .into_iter()
-            .all(|ok| ok);
-        if all {
-            ColumnOrder::Sorted
-        } else {
-            ColumnOrder::Unsorted
-        }
+        let all = threads.map(self.slices(CHECK_ENTRIES), ascends).into_iter().all(|ok| ok);
+        if all { ColumnOrder::Sorted } else { ColumnOrder::Unsorted }
     }
 
     /// Whether a column repeats within a row.
@@ -422,10 +361,7 @@ impl Csr {
         let repeats = |mut rows: Range<usize>| {
             rows.any(|i| self.row_cols(i).windows(2).any(|pair| pair[0] == pair[1]))
         };
-        threads
-            .map(self.slices(CHECK_ENTRIES), repeats)
-            .into_iter()
-            .any(|found| found)
+        threads.map(self.slices(CHECK_ENTRIES), repeats).into_iter().any(|found| found)
     }
 
     /// The matrix with ascending columns, repeated ones as `repeats` says.
@@ -433,20 +369,14 @@ impl Csr {
     /// # Panics
     /// When asked to sum entries that have no values: without values a sum is not all ones.
     pub fn sorted(&self, repeats: Repeats, threads: &Threads) -> Csr {
-        let extent = Extent {
-            n_rows: Some(self.n_rows()),
-            n_cols: Some(self.n_cols()),
-        };
+        let extent = Extent { n_rows: Some(self.n_rows()), n_cols: Some(self.n_cols()) };
         let coo = self.coo(threads, |i, j| [i, j]);
         self.rebuilt(coo, extent, repeats, threads)
     }
 
     /// The transpose `Aᵀ`, its columns ascending within each row.
     pub fn transpose(&self, threads: &Threads) -> Csr {
-        let extent = Extent {
-            n_rows: Some(self.n_cols()),
-            n_cols: Some(self.n_rows()),
-        };
+        let extent = Extent { n_rows: Some(self.n_cols()), n_cols: Some(self.n_rows()) };
         let coo = self.coo(threads, |i, j| [j, i]).with_ascending_columns();
         self.rebuilt(coo, extent, Repeats::Keep, threads)
     }
@@ -463,9 +393,7 @@ impl Csr {
             value: self.nnz() as u128,
             limit,
         })?;
-        let ordered = self
-            .clone()
-            .trusting_order((0..nnz).collect::<Vec<_>>().into());
+        let ordered = self.clone().trusting_order((0..nnz).collect::<Vec<_>>().into());
         Ok(ordered.transpose(threads))
     }
 
@@ -485,9 +413,7 @@ impl Csr {
             match (self.values(), self.order()) {
                 (None, None) => {}
                 (Some(values), None) => {
-                    chunk
-                        .tags
-                        .extend(values[span].iter().map(|value| value.to_bits()));
+                    chunk.tags.extend(values[span].iter().map(|value| value.to_bits()));
                 }
                 (_, Some(_)) => chunk.tags.extend(span.map(|e| e as u32)),
             }
@@ -499,17 +425,14 @@ impl Csr {
 
     /// The matrix of a list made by [`Csr::coo`]: where an order is kept, tags are positions here.
     fn rebuilt(&self, coo: Coo, extent: Extent, repeats: Repeats, threads: &Threads) -> Csr {
-        let csr = coo
-            .into_csr(extent, repeats, threads)
-            .expect("entries are inside the matrix");
+        let csr = coo.into_csr(extent, repeats, threads).expect("entries are inside the matrix");
         let Some(order) = self.order() else {
             return csr;
         };
         let positions = csr.order().expect("tags were positions").to_vec();
         let caller: Vec<u32> = positions.iter().map(|&e| order[e as usize]).collect();
-        let values: Option<Vec<f32>> = self
-            .values()
-            .map(|values| positions.iter().map(|&e| values[e as usize]).collect());
+        let values: Option<Vec<f32>> =
+            self.values().map(|values| positions.iter().map(|&e| values[e as usize]).collect());
         let csr = csr.trusting_order(caller.into());
         match values {
             Some(values) => csr.trusting_values(values.into()),
@@ -546,23 +469,10 @@ impl Csr {
     /// # Errors
     /// When the matrix is not square or `new` is not a permutation of its rows.
     pub fn renumbered(&self, new: &[u32], threads: &Threads) -> Result<Csr> {
-        same_size(
-            "renumber",
-            "number of columns",
-            self.n_rows(),
-            self.n_cols(),
-        )?;
-        same_size(
-            "renumber",
-            "length of the permutation",
-            self.n_rows(),
-            new.len(),
-        )?;
+        same_size("renumber", "number of columns", self.n_rows(), self.n_cols())?;
+        same_size("renumber", "length of the permutation", self.n_rows(), new.len())?;
         check_permutation(new)?;
-        let extent = Extent {
-            n_rows: Some(self.n_rows()),
-            n_cols: Some(self.n_cols()),
-        };
+        let extent = Extent { n_rows: Some(self.n_rows()), n_cols: Some(self.n_cols()) };
         let coo = self.coo(threads, |i, j| [new[i as usize], new[j as usize]]);
         Ok(self.rebuilt(coo, extent, Repeats::Keep, threads))
     }
@@ -575,20 +485,11 @@ pub(crate) fn check_permutation(new: &[u32]) -> Result<()> {
         match seen.get_mut(index as usize) {
             Some(seen) if !*seen => *seen = true,
             Some(_) => {
-                return Err(Error::argument(
-                    "permutation",
-                    format!("{index} occurs twice"),
-                ));
+                return Err(Error::argument("permutation", format!("{index} occurs twice")));
             }
             None => {
                 let (index, bound) = (u64::from(index), new.len() as u64);
-                return Err(Error::Index {
-                    op: "permutation",
-                    what: "index",
-                    index,
-                    at,
-                    bound,
-                });
+                return Err(Error::Index { op: "permutation", what: "index", index, at, bound });
             }
         }
     }
@@ -608,32 +509,14 @@ pub(crate) fn check_below(
     let bound = bound as u32;
     // The maximum of a block vectorises; only a block that fails is searched.
     let worst = |range: Range<usize>| {
-        let fits = indices[range.clone()]
-            .iter()
-            .fold(0, |max, &index| max.max(index))
-            < bound;
-        if fits {
-            None
-        } else {
-            range.into_iter().find(|&at| indices[at] >= bound)
-        }
+        let fits = indices[range.clone()].iter().fold(0, |max, &index| max.max(index)) < bound;
+        if fits { None } else { range.into_iter().find(|&at| indices[at] >= bound) }
     };
-    match threads
-        .map(ranges(indices.len(), CHECK_ENTRIES), worst)
-        .into_iter()
-        .flatten()
-        .next()
-    {
+    match threads.map(ranges(indices.len(), CHECK_ENTRIES), worst).into_iter().flatten().next() {
         None => Ok(()),
         Some(at) => {
             let (index, bound) = (u64::from(indices[at]), u64::from(bound));
-            Err(Error::Index {
-                op: "csr",
-                what,
-                index,
-                at,
-                bound,
-            })
+            Err(Error::Index { op: "csr", what, index, at, bound })
         }
     }
 }

@@ -133,21 +133,11 @@ impl Split {
     /// In range, and no item in two parts or twice in one.
     fn check(&self, n: usize) -> Result<()> {
         let mut part_of = vec![""; n];
-        for (part, items) in [
-            ("train", &self.train),
-            ("val", &self.val),
-            ("test", &self.test),
-        ] {
+        for (part, items) in [("train", &self.train), ("val", &self.val), ("test", &self.test)] {
             for (at, &item) in items.iter().enumerate() {
                 let Some(seen) = part_of.get_mut(item as usize) else {
                     let (index, bound) = (u64::from(item), n as u64);
-                    return Err(Error::Index {
-                        op: "split",
-                        what: part,
-                        index,
-                        at,
-                        bound,
-                    });
+                    return Err(Error::Index { op: "split", what: part, index, at, bound });
                 };
                 if !seen.is_empty() {
                     let problem = format!("item {item} is in both {seen} and {part}");
@@ -173,10 +163,7 @@ impl Collection {
     /// When the starts are not ascending from 0.
     pub fn new(starts: Vec<u32>) -> Result<Self> {
         if starts.first() != Some(&0) || starts.windows(2).any(|pair| pair[0] > pair[1]) {
-            return Err(Error::argument(
-                "collection",
-                "node ranges must ascend from 0",
-            ));
+            return Err(Error::argument("collection", "node ranges must ascend from 0"));
         }
         Ok(Collection { starts })
     }
@@ -280,12 +267,7 @@ impl Dataset {
     /// # Errors
     /// When there is not one row per node.
     pub fn with_features(mut self, features: Features) -> Result<Self> {
-        same_size(
-            "data set",
-            "rows of the features",
-            self.graph.n_nodes(),
-            features.n_rows(),
-        )?;
+        same_size("data set", "rows of the features", self.graph.n_nodes(), features.n_rows())?;
         self.features = Some(features);
         Ok(self)
     }
@@ -309,12 +291,7 @@ impl Dataset {
     /// # Errors
     /// When there is not one row per node, or per graph of a collection.
     pub fn with_labels(mut self, labels: Labels) -> Result<Self> {
-        same_size(
-            "data set",
-            "rows of the labels",
-            self.n_items(),
-            labels.n_rows(),
-        )?;
+        same_size("data set", "rows of the labels", self.n_items(), labels.n_rows())?;
         self.labels = Some(labels);
         Ok(self)
     }
@@ -366,9 +343,7 @@ impl Dataset {
 
     /// How many things have a label: graphs of a collection, else nodes.
     pub fn n_items(&self) -> usize {
-        self.collection
-            .as_ref()
-            .map_or(self.graph.n_nodes(), Collection::n_graphs)
+        self.collection.as_ref().map_or(self.graph.n_nodes(), Collection::n_graphs)
     }
 }
 
@@ -384,32 +359,13 @@ mod tests {
     fn parts_that_do_not_fit_are_refused() {
         let wrong = Features::Dense(Dense::zeros(3, 2));
         let error = pairs().with_features(wrong).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "data set: rows of the features is 3, expected 4"
-        );
+        assert_eq!(error.to_string(), "data set: rows of the features is 3, expected 4");
         assert!(Labels::classes(vec![0, -2], vec![]).is_err());
-        assert!(
-            pairs()
-                .with_labels(Labels::classes(vec![0, 1], vec![]).unwrap())
-                .is_err()
-        );
-        let overlapping = Split {
-            train: vec![0, 1],
-            val: vec![1],
-            ..Split::default()
-        };
+        assert!(pairs().with_labels(Labels::classes(vec![0, 1], vec![]).unwrap()).is_err());
+        let overlapping = Split { train: vec![0, 1], val: vec![1], ..Split::default() };
         let error = pairs().with_split(overlapping).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("item 1 is in both train and val"),
-            "{error}"
-        );
-        let outside = Split {
-            test: vec![4],
-            ..Split::default()
-        };
+        assert!(error.to_string().contains("item 1 is in both train and val"), "{error}");
+        let outside = Split { test: vec![4], ..Split::default() };
         assert!(pairs().with_split(outside).is_err());
     }
 
@@ -418,10 +374,7 @@ mod tests {
         let two = Collection::new(vec![0, 2, 4]).unwrap();
         let set = pairs().with_collection(two).unwrap();
         assert_eq!(set.n_items(), 2);
-        assert!(
-            set.with_labels(Labels::classes(vec![0, 1], vec![]).unwrap())
-                .is_ok()
-        );
+        assert!(set.with_labels(Labels::classes(vec![0, 1], vec![]).unwrap()).is_ok());
         let crossing = Collection::new(vec![0, 1, 4]).unwrap();
         assert!(pairs().with_collection(crossing).is_err());
         assert!(Collection::new(vec![1, 2]).is_err());

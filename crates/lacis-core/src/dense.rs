@@ -64,29 +64,15 @@ pub struct Dense<T: Element = f32> {
 impl<T: Element> Dense<T> {
     /// Zeros, rows one after another.
     pub fn zeros(n_rows: usize, n_cols: usize) -> Self {
-        let len = n_rows
-            .checked_mul(n_cols)
-            .expect("a matrix's size fits in usize");
-        Dense {
-            data: Buffer::zeroed(len),
-            n_rows,
-            n_cols,
-            stride: n_cols,
-        }
+        let len = n_rows.checked_mul(n_cols).expect("a matrix's size fits in usize");
+        Dense { data: Buffer::zeroed(len), n_rows, n_cols, stride: n_cols }
     }
 
     /// Zeros, each row on a 64-byte boundary.
     pub fn zeros_padded(n_rows: usize, n_cols: usize) -> Self {
         let stride = n_cols.next_multiple_of(64 / size_of::<T>());
-        let len = n_rows
-            .checked_mul(stride)
-            .expect("a matrix's size fits in usize");
-        Dense {
-            data: Buffer::zeroed(len),
-            n_rows,
-            n_cols,
-            stride,
-        }
+        let len = n_rows.checked_mul(stride).expect("a matrix's size fits in usize");
+        Dense { data: Buffer::zeroed(len), n_rows, n_cols, stride }
     }
 
     /// Takes over a buffer of `n_rows` rows, `stride` elements apart.
@@ -96,36 +82,19 @@ impl<T: Element> Dense<T> {
     pub fn new(data: Buffer<T>, n_rows: usize, n_cols: usize, stride: usize) -> Result<Self> {
         if stride < n_cols {
             let what = "stride";
-            return Err(Error::Shape {
-                op: "dense",
-                what,
-                expected: n_cols,
-                found: stride,
-            });
+            return Err(Error::Shape { op: "dense", what, expected: n_cols, found: stride });
         }
         // The last row need not be padded.
         let needed = match n_rows {
             0 => Some(0),
-            _ => (n_rows - 1)
-                .checked_mul(stride)
-                .and_then(|n| n.checked_add(n_cols)),
+            _ => (n_rows - 1).checked_mul(stride).and_then(|n| n.checked_add(n_cols)),
         };
         match needed {
-            Some(needed) if needed <= data.len() => Ok(Dense {
-                data,
-                n_rows,
-                n_cols,
-                stride,
-            }),
+            Some(needed) if needed <= data.len() => Ok(Dense { data, n_rows, n_cols, stride }),
             _ => {
                 let expected = needed.unwrap_or(usize::MAX);
                 let found = data.len();
-                Err(Error::Shape {
-                    op: "dense",
-                    what: "length of the buffer",
-                    expected,
-                    found,
-                })
+                Err(Error::Shape { op: "dense", what: "length of the buffer", expected, found })
             }
         }
     }
@@ -145,9 +114,7 @@ impl<T: Element> Dense<T> {
         let mut dense = Dense::zeros(n_rows, n_cols);
         for i in 0..n_rows {
             let row = dense.row_mut(i);
-            row.iter_mut()
-                .enumerate()
-                .for_each(|(j, value)| *value = T::from_f64(f(i, j)));
+            row.iter_mut().enumerate().for_each(|(j, value)| *value = T::from_f64(f(i, j)));
         }
         dense
     }

@@ -115,28 +115,17 @@ impl Error {
 
     /// A file problem at a known place.
     pub fn file_at(path: impl AsRef<Path>, place: Place, problem: impl Into<String>) -> Self {
-        Error::File {
-            path: path.as_ref().to_owned(),
-            place,
-            problem: problem.into(),
-        }
+        Error::File { path: path.as_ref().to_owned(), place, problem: problem.into() }
     }
 
     /// A refusal of the operating system.
     pub fn io(doing: &'static str, path: impl AsRef<Path>, source: std::io::Error) -> Self {
-        Error::Io {
-            doing,
-            path: path.as_ref().to_owned(),
-            source,
-        }
+        Error::Io { doing, path: path.as_ref().to_owned(), source }
     }
 
     /// A bad argument.
     pub fn argument(what: impl Into<String>, problem: impl Into<String>) -> Self {
-        Error::Argument {
-            what: what.into(),
-            problem: problem.into(),
-        }
+        Error::Argument { what: what.into(), problem: problem.into() }
     }
 
     /// The error's kind as one stable word, for `--json` and for programs.
@@ -160,14 +149,5 @@ pub fn same_size(
     expected: usize,
     found: usize,
 ) -> Result<()> {
-    if expected == found {
-        Ok(())
-    } else {
-        Err(Error::Shape {
-            op,
-            what,
-            expected,
-            found,
-        })
-    }
+    if expected == found { Ok(()) } else { Err(Error::Shape { op, what, expected, found }) }
 }

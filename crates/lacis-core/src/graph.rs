@@ -68,25 +68,15 @@ pub struct DegreePower {
 
 impl DegreePower {
     /// `D^-½`, the symmetric normalisation.
-    pub const INV_SQRT: DegreePower = DegreePower {
-        half_exponent: -1,
-        added_loops: 0,
-    };
+    pub const INV_SQRT: DegreePower = DegreePower { half_exponent: -1, added_loops: 0 };
     /// `D^-1`, the mean.
-    pub const INV: DegreePower = DegreePower {
-        half_exponent: -2,
-        added_loops: 0,
-    };
+    pub const INV: DegreePower = DegreePower { half_exponent: -2, added_loops: 0 };
 
     fn of(self, degree: f64) -> f32 {
         let degree = degree + f64::from(self.added_loops);
         // Only infinity is masked, as torch does: a negative degree gives NaN.
         let power = degree.powf(f64::from(self.half_exponent) / 2.0);
-        if power.is_infinite() {
-            0.0
-        } else {
-            power as f32
-        }
+        if power.is_infinite() { 0.0 } else { power as f32 }
     }
 }
 
@@ -96,10 +86,7 @@ const PARALLEL_FROM_EDGES: usize = 1 << 18;
 impl Graph {
     /// A graph over an adjacency: entry `(i, j)` is an edge from node `j` to node `i`.
     pub fn new(adjacency: Csr) -> Self {
-        Graph {
-            adjacency: Arc::new(adjacency),
-            derived: Arc::default(),
-        }
+        Graph { adjacency: Arc::new(adjacency), derived: Arc::default() }
     }
 
     /// A graph of `n` nodes from `(source, target)` pairs; repeated edges are kept, and the
@@ -115,46 +102,25 @@ impl Graph {
     /// When an edge names a node that is not there, or there are more than `u32::MAX` edges.
     pub fn from_edges(n: usize, edges: &[(u32, u32)]) -> Result<Self> {
         let large = edges.len() >= PARALLEL_FROM_EDGES;
-        let threads = if large {
-            Threads::available()
-        } else {
-            Threads::one()
-        };
+        let threads = if large { Threads::available() } else { Threads::one() };
         if u32::try_from(edges.len()).is_err() {
             let (value, limit) = (edges.len() as u128, u128::from(u32::MAX));
-            return Err(Error::Overflow {
-                what: "number of edges in a list",
-                value,
-                limit,
-            });
+            return Err(Error::Overflow { what: "number of edges in a list", value, limit });
         }
         let mut coo = Coo::new(Tags::Order);
-        coo.extend(
-            ranges(edges.len(), CHUNK_ENTRIES),
-            &threads,
-            |range, chunk| {
-                chunk.tags.extend(range.clone().map(|at| at as u32));
-                for (at, &(source, target)) in range.clone().zip(&edges[range]) {
-                    let largest = source.max(target);
-                    if largest as usize >= n {
-                        let (index, bound) = (u64::from(largest), n as u64);
-                        return Err(Error::Index {
-                            op: "from_edges",
-                            what: "node",
-                            index,
-                            at,
-                            bound,
-                        });
-                    }
-                    chunk.places.push([target, source]);
+        coo.extend(ranges(edges.len(), CHUNK_ENTRIES), &threads, |range, chunk| {
+            chunk.tags.extend(range.clone().map(|at| at as u32));
+            for (at, &(source, target)) in range.clone().zip(&edges[range]) {
+                let largest = source.max(target);
+                if largest as usize >= n {
+                    let (index, bound) = (u64::from(largest), n as u64);
+                    return Err(Error::Index { op: "from_edges", what: "node", index, at, bound });
                 }
-                Ok(())
-            },
-        )?;
-        let extent = Extent {
-            n_rows: Some(n),
-            n_cols: Some(n),
-        };
+                chunk.places.push([target, source]);
+            }
+            Ok(())
+        })?;
+        let extent = Extent { n_rows: Some(n), n_cols: Some(n) };
         Ok(Graph::new(coo.into_csr(extent, Repeats::Keep, &threads)?))
     }
 
@@ -170,14 +136,7 @@ impl Graph {
                 Error::argument("edge_index", problem)
             })
         };
-        let row = |r| {
-            edge_index
-                .row(r)
-                .iter()
-                .enumerate()
-                .map(node)
-                .collect::<Result<Vec<u32>>>()
-        };
+        let row = |r| edge_index.row(r).iter().enumerate().map(node).collect::<Result<Vec<u32>>>();
         let edges: Vec<(u32, u32)> = row(0)?.into_iter().zip(row(1)?).collect();
         Graph::from_edges(n, &edges)
     }
@@ -216,9 +175,7 @@ impl Graph {
 
     /// The transposed adjacency: itself when the graph is symmetric.
     pub fn transpose(&self, threads: &Threads) -> &Arc<Csr> {
-        self.kept_transpose(threads)
-            .as_ref()
-            .unwrap_or(&self.adjacency)
+        self.kept_transpose(threads).as_ref().unwrap_or(&self.adjacency)
     }
 
     fn kept_transpose(&self, threads: &Threads) -> &Option<Arc<Csr>> {
@@ -227,19 +184,13 @@ impl Graph {
             let symmetric = self.adjacency.order().is_none()
                 && self.adjacency.same_entries(&transpose)
                 || self.adjacency.is_symmetric(threads);
-            if symmetric {
-                None
-            } else {
-                Some(Arc::new(transpose))
-            }
+            if symmetric { None } else { Some(Arc::new(transpose)) }
         })
     }
 
     /// What the planner may look at.
     pub fn stats(&self, threads: &Threads) -> &GraphStats {
-        self.derived
-            .stats
-            .get_or_init(|| GraphStats::of(self, threads))
+        self.derived.stats.get_or_init(|| GraphStats::of(self, threads))
     }
 
     /// A power of the nodes' weighted degrees.
@@ -249,19 +200,13 @@ impl Graph {
             Side::Source => self.transpose(threads),
         };
         self.derived.powers.get_or((side, power), || {
-            adjacency
-                .row_sums()
-                .into_iter()
-                .map(|degree| power.of(degree))
-                .collect()
+            adjacency.row_sums().into_iter().map(|degree| power.of(degree)).collect()
         })
     }
 
     /// Row ranges of about `size` entries, as [`Csr::slices`].
     pub fn slices(&self, size: usize) -> Arc<Vec<Range<usize>>> {
-        self.derived
-            .slices
-            .get_or(size, || self.adjacency.slices(size))
+        self.derived.slices.get_or(size, || self.adjacency.slices(size))
     }
 
     /// A renumbering of the nodes that brings neighbours together.

@@ -22,12 +22,7 @@ pub enum SelfLoops {
 impl Csr {
     /// How many entries are on the diagonal.
     pub fn count_self_loops(&self) -> usize {
-        let loops = |i: usize| {
-            self.row_cols(i)
-                .iter()
-                .filter(|&&j| j as usize == i)
-                .count()
-        };
+        let loops = |i: usize| self.row_cols(i).iter().filter(|&&j| j as usize == i).count();
         (0..self.n_rows()).map(loops).sum()
     }
 
@@ -39,12 +34,7 @@ impl Csr {
     /// # Errors
     /// When the matrix is not square, or positions would pass `u32::MAX`.
     pub fn with_self_loops(&self, loops: SelfLoops) -> Result<Csr> {
-        same_size(
-            "self-loops",
-            "number of columns",
-            self.n_rows(),
-            self.n_cols(),
-        )?;
+        same_size("self-loops", "number of columns", self.n_rows(), self.n_cols())?;
         let weight = match loops {
             SelfLoops::Remove => 1.0,
             SelfLoops::AddMissing(w) | SelfLoops::AddAll(w) | SelfLoops::Set(w) => w,
@@ -53,17 +43,9 @@ impl Csr {
         let total = self.nnz() as u128 + self.n_rows() as u128;
         if self.order().is_some() && total > u128::from(u32::MAX) {
             let what = "number of entries with self-loops";
-            return Err(Error::Overflow {
-                what,
-                value: total,
-                limit: u128::from(u32::MAX),
-            });
+            return Err(Error::Overflow { what, value: total, limit: u128::from(u32::MAX) });
         }
-        let mut out = Rows {
-            weighted,
-            ordered: self.order().is_some(),
-            ..Rows::default()
-        };
+        let mut out = Rows { weighted, ordered: self.order().is_some(), ..Rows::default() };
         for i in 0..self.n_rows() {
             self.copy_row(i, loops, weight, &mut out);
         }
@@ -130,10 +112,7 @@ impl Rows {
     }
 
     fn into_csr(self, like: &Csr) -> Csr {
-        let lengths = std::iter::once(&0)
-            .chain(&self.ends)
-            .zip(&self.ends)
-            .map(|(a, b)| b - a);
+        let lengths = std::iter::once(&0).chain(&self.ends).zip(&self.ends).map(|(a, b)| b - a);
         let row_ptr = RowPtr::from_lengths(lengths, like.n_rows(), self.cols.len());
         let cols = Buffer::copied(&self.cols);
         let mut csr = Csr::trusted(like.n_cols(), row_ptr, cols, like.column_order());

@@ -19,11 +19,8 @@ pub enum Ordering {
 
 impl Ordering {
     /// All of them, with the names users write.
-    pub const ALL: [(&'static str, Ordering); 3] = [
-        ("degree", Ordering::Degree),
-        ("rcm", Ordering::Rcm),
-        ("community", Ordering::Community),
-    ];
+    pub const ALL: [(&'static str, Ordering); 3] =
+        [("degree", Ordering::Degree), ("rcm", Ordering::Rcm), ("community", Ordering::Community)];
 
     /// The numbering of a square adjacency, given with its transpose.
     pub(crate) fn permutation(self, a: &Csr, t: &Csr) -> Permutation {
@@ -55,10 +52,7 @@ impl Permutation {
 
     /// From the old nodes in their new order.
     fn from_sequence(old_of_new: Vec<u32>) -> Self {
-        Permutation {
-            new_of_old: inverse(&old_of_new),
-            old_of_new,
-        }
+        Permutation { new_of_old: inverse(&old_of_new), old_of_new }
     }
 
     /// The new number of each old node.
@@ -74,10 +68,7 @@ impl Permutation {
 
 fn inverse(permutation: &[u32]) -> Vec<u32> {
     let mut inverse = vec![0; permutation.len()];
-    permutation
-        .iter()
-        .enumerate()
-        .for_each(|(i, &p)| inverse[p as usize] = i as u32);
+    permutation.iter().enumerate().for_each(|(i, &p)| inverse[p as usize] = i as u32);
     inverse
 }
 
@@ -94,11 +85,7 @@ impl Neighbours<'_> {
 
     fn of(&self, i: u32) -> impl Iterator<Item = u32> {
         // A symmetric graph is its own transpose; looking twice would only double the work.
-        let back = if std::ptr::eq(self.a, self.t) {
-            &[][..]
-        } else {
-            self.t.row_cols(i as usize)
-        };
+        let back = if std::ptr::eq(self.a, self.t) { &[][..] } else { self.t.row_cols(i as usize) };
         self.a.row_cols(i as usize).iter().chain(back).copied()
     }
 
@@ -117,10 +104,7 @@ fn reverse_cuthill_mckee(graph: &Neighbours<'_>) -> Vec<u32> {
     let mut by_degree: Vec<u32> = (0..graph.n() as u32).collect();
     by_degree.sort_by_cached_key(|&i| graph.degree(i));
     let mut sequence = Vec::with_capacity(graph.n());
-    let mut walk = Walk {
-        mark: vec![0; graph.n()],
-        walks: 0,
-    };
+    let mut walk = Walk { mark: vec![0; graph.n()], walks: 0 };
     let mut placed = vec![false; graph.n()];
     for start in by_degree {
         if !placed[start as usize] {
@@ -239,10 +223,8 @@ impl Clusters {
             }
         }
         let best = self.best_of_touched(node);
-        let edges = self
-            .touched
-            .drain(..)
-            .map(|j| (j, std::mem::take(&mut self.weight[j as usize])));
+        let edges =
+            self.touched.drain(..).map(|j| (j, std::mem::take(&mut self.weight[j as usize])));
         let edges: Vec<(u32, f32)> = edges.collect();
         if let Some(best) = best {
             self.edges[node as usize] = edges;
@@ -302,45 +284,28 @@ mod tests {
         let mut names: Vec<u32> = (0..n as u32).collect();
         Rng::new(5, "test").stream(0).shuffle(&mut names);
         let both = edges.iter().flat_map(|&(u, v)| [(u, v), (v, u)]);
-        let named: Vec<_> = both
-            .map(|(u, v)| (names[u as usize], names[v as usize]))
-            .collect();
+        let named: Vec<_> = both.map(|(u, v)| (names[u as usize], names[v as usize])).collect();
         Graph::new(
-            Graph::from_edges(n, &named)
-                .unwrap()
-                .adjacency()
-                .as_ref()
-                .clone()
-                .without_order(),
+            Graph::from_edges(n, &named).unwrap().adjacency().as_ref().clone().without_order(),
         )
     }
 
     fn mean_distance(graph: &Graph, ordering: Ordering) -> f64 {
         let threads = Threads::one();
         let new = graph.ordering(ordering, &threads).unwrap();
-        let adjacency = graph
-            .adjacency()
-            .renumbered(new.new_of_old(), &threads)
-            .unwrap();
+        let adjacency = graph.adjacency().renumbered(new.new_of_old(), &threads).unwrap();
         Graph::new(adjacency).stats(&threads).mean_distance
     }
 
     #[test]
     fn every_ordering_is_a_permutation_and_keeps_the_graph() {
         let threads = Threads::one();
-        for edges in [
-            vec![],
-            vec![(0, 1), (1, 2), (4, 4), (3, 1)],
-            vec![(0, 1); 5],
-        ] {
+        for edges in [vec![], vec![(0, 1), (1, 2), (4, 4), (3, 1)], vec![(0, 1); 5]] {
             let graph = Graph::from_edges(6, &edges).unwrap();
             for (name, ordering) in Ordering::ALL {
                 let p = graph.ordering(ordering, &threads).unwrap();
                 assert!(Permutation::new(p.new_of_old().to_vec()).is_ok(), "{name}");
-                let there = graph
-                    .adjacency()
-                    .renumbered(p.new_of_old(), &threads)
-                    .unwrap();
+                let there = graph.adjacency().renumbered(p.new_of_old(), &threads).unwrap();
                 let back = there.renumbered(p.old_of_new(), &threads).unwrap();
                 assert!(back.same_entries(graph.adjacency()), "{name}");
             }
@@ -350,14 +315,9 @@ mod tests {
     #[test]
     fn cuthill_mckee_makes_a_grid_narrow() {
         let side = 20;
-        let right = (0..side * side)
-            .filter(|i| i % side + 1 < side)
-            .map(|i| (i, i + 1));
+        let right = (0..side * side).filter(|i| i % side + 1 < side).map(|i| (i, i + 1));
         let down = (0..side * (side - 1)).map(|i| (i, i + side));
-        let grid = shuffled(
-            &right.chain(down).collect::<Vec<_>>(),
-            (side * side) as usize,
-        );
+        let grid = shuffled(&right.chain(down).collect::<Vec<_>>(), (side * side) as usize);
         // A grid of side s has bandwidth s: distances of about 1/s of n or less.
         assert!(mean_distance(&grid, Ordering::Rcm) < 1.0 / f64::from(side));
     }
@@ -367,9 +327,7 @@ mod tests {
         let size = 20;
         let clique = |c: u32| {
             let nodes = c * size..(c + 1) * size;
-            nodes
-                .clone()
-                .flat_map(move |u| (u + 1..nodes.end).map(move |v| (u, v)))
+            nodes.clone().flat_map(move |u| (u + 1..nodes.end).map(move |v| (u, v)))
         };
         let mut edges: Vec<_> = (0..10).flat_map(clique).collect();
         edges.extend((0..9).map(|c| (c * size, (c + 1) * size)));

@@ -22,13 +22,10 @@ impl Rng {
     /// The numbers of `seed` for one purpose; other purposes see independent ones.
     pub fn new(seed: u64, purpose: &str) -> Self {
         // FNV-1a: short names, told apart.
-        let hash = purpose.bytes().fold(0x811c_9dc5_u32, |h, b| {
-            (h ^ u32::from(b)).wrapping_mul(0x0100_0193)
-        });
-        Rng {
-            key: [seed as u32, (seed >> 32) as u32],
-            purpose: hash,
-        }
+        let hash = purpose
+            .bytes()
+            .fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
+        Rng { key: [seed as u32, (seed >> 32) as u32], purpose: hash }
     }
 
     /// The four numbers of counter `i`.
@@ -45,13 +42,7 @@ impl Rng {
 
     /// The numbers of item `i` one after another.
     pub fn stream(&self, i: u64) -> Stream {
-        Stream {
-            rng: *self,
-            item: i,
-            block: 0,
-            left: 0,
-            numbers: [0; 4],
-        }
+        Stream { rng: *self, item: i, block: 0, left: 0, numbers: [0; 4] }
     }
 }
 
@@ -140,10 +131,7 @@ mod tests {
     /// The known answers published with the Random123 library.
     #[test]
     fn philox_gives_the_published_numbers() {
-        assert_eq!(
-            philox([0; 4], [0; 2]),
-            [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]
-        );
+        assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
         let ones = u32::MAX;
         let expected = [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd];
         assert_eq!(philox([ones; 4], [ones; 2]), expected);
@@ -154,10 +142,7 @@ mod tests {
         let mut stream = Rng::new(1, "test").stream(0);
         let mut counts = [0; 10];
         (0..100_000).for_each(|_| counts[stream.below(10)] += 1);
-        assert!(
-            counts.iter().all(|&c| (9_600..10_400).contains(&c)),
-            "{counts:?}"
-        );
+        assert!(counts.iter().all(|&c| (9_600..10_400).contains(&c)), "{counts:?}");
         let mean = (0..100_000).map(|_| stream.unit()).sum::<f64>() / 1e5;
         assert!((mean - 0.5).abs() < 0.005, "{mean}");
     }

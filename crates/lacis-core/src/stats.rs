@@ -82,11 +82,7 @@ impl GraphStats {
             undirected_edges: pairs,
             symmetric: graph.is_symmetric(threads),
             weighted: a.values().is_some(),
-            self_loops: if a.n_rows() == a.n_cols() {
-                a.count_self_loops()
-            } else {
-                0
-            },
+            self_loops: if a.n_rows() == a.n_cols() { a.count_self_loops() } else { 0 },
             isolated,
             hub_share: hub_share(&lengths, a.nnz()),
             degree: DegreeStats::of(&lengths),
@@ -111,12 +107,8 @@ fn mean_distance(a: &Csr) -> f64 {
     if nnz == 0 {
         return 0.0;
     }
-    let row = |i: usize| {
-        a.row_cols(i)
-            .iter()
-            .map(|&j| (j as usize).abs_diff(i) as u64)
-            .sum::<u64>()
-    };
+    let row =
+        |i: usize| a.row_cols(i).iter().map(|&j| (j as usize).abs_diff(i) as u64).sum::<u64>();
     (0..a.n_rows()).map(row).sum::<u64>() as f64 / nnz as f64 / n as f64
 }
 
@@ -166,10 +158,7 @@ mod tests {
         assert_eq!((stats.nnz, stats.undirected_edges), (4, 1));
         assert_eq!((stats.self_loops, stats.isolated), (1, 2));
         assert!(!stats.symmetric && !stats.weighted);
-        assert_eq!(
-            (stats.degree.min, stats.degree.max, stats.degree.mean),
-            (0, 2, 1.0)
-        );
+        assert_eq!((stats.degree.min, stats.degree.max, stats.degree.mean), (0, 2, 1.0));
     }
 
     #[test]
@@ -184,12 +173,8 @@ mod tests {
     fn a_star_is_all_hub_and_a_ring_is_not() {
         let star: Vec<(u32, u32)> = (1..200).map(|i| (i, 0)).collect();
         let ring: Vec<(u32, u32)> = (0..200).map(|i| (i, (i + 1) % 200)).collect();
-        let share = |edges: &[_]| {
-            Graph::from_edges(200, edges)
-                .unwrap()
-                .stats(&Threads::one())
-                .hub_share
-        };
+        let share =
+            |edges: &[_]| Graph::from_edges(200, edges).unwrap().stats(&Threads::one()).hub_share;
         assert_eq!(share(&star), 1.0);
         assert_eq!(share(&ring), 0.01);
     }

@@ -26,10 +26,7 @@ impl Threads {
     /// When `count` is 0 or the system refuses the threads.
     pub fn new(count: usize) -> Result<Self> {
         match count {
-            0 => Err(Error::argument(
-                "threads",
-                "0 is too few; 1 or more would be right",
-            )),
+            0 => Err(Error::argument("threads", "0 is too few; 1 or more would be right")),
             1 => Ok(Threads::one()),
             _ => rayon::ThreadPoolBuilder::new()
                 .num_threads(count)
@@ -74,9 +71,7 @@ impl Threads {
         let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
         let parts = pool.broadcast(|_| {
             let mut own = scratch();
-            std::iter::from_fn(next)
-                .map(|(i, item)| (i, f(&mut own, item)))
-                .collect::<Vec<_>>()
+            std::iter::from_fn(next).map(|(i, item)| (i, f(&mut own, item))).collect::<Vec<_>>()
         });
         let mut results: Vec<(usize, R)> = parts.into_iter().flatten().collect();
         results.sort_unstable_by_key(|(i, _)| *i);
@@ -137,10 +132,7 @@ impl fmt::Debug for Threads {
 
 /// Cuts `0..len` into ranges of `size`, the last one shorter.
 pub fn ranges(len: usize, size: usize) -> Vec<std::ops::Range<usize>> {
-    (0..len)
-        .step_by(size)
-        .map(|start| start..(start + size).min(len))
-        .collect()
+    (0..len).step_by(size).map(|start| start..(start + size).min(len)).collect()
 }
 
 /// Cuts a slice into consecutive pieces that end at `ends`.
@@ -178,11 +170,7 @@ mod tests {
     fn the_first_failure_is_the_one_reported() {
         let threads = Threads::new(2).unwrap();
         let fail = |i: u32| {
-            if i < 5 {
-                Ok(i)
-            } else {
-                Err(Error::argument(i.to_string(), "bad"))
-            }
+            if i < 5 { Ok(i) } else { Err(Error::argument(i.to_string(), "bad")) }
         };
         let error = threads.try_map((0..100).collect(), fail).unwrap_err();
         assert_eq!(error.to_string(), "5: bad");

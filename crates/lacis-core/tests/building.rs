@@ -14,20 +14,11 @@ fn csr_by_hand(entries: &[Entry], n_rows: usize, n_cols: usize, repeats: Repeats
     let merged: Vec<Entry> = groups
         .map(|group| {
             let sum = group.iter().map(|e| f64::from(e.2)).sum::<f64>() as f32;
-            (
-                group[0].0,
-                group[0].1,
-                if repeats == Repeats::Sum {
-                    sum
-                } else {
-                    group[0].2
-                },
-            )
+            (group[0].0, group[0].1, if repeats == Repeats::Sum { sum } else { group[0].2 })
         })
         .collect();
-    let row_ptr: Vec<u64> = (0..=n_rows)
-        .map(|i| merged.iter().filter(|e| (e.0 as usize) < i).count() as u64)
-        .collect();
+    let row_ptr: Vec<u64> =
+        (0..=n_rows).map(|i| merged.iter().filter(|e| (e.0 as usize) < i).count() as u64).collect();
     let parts = CsrParts {
         n_cols,
         row_ptr: RowPtr::Wide(row_ptr.into()),
@@ -42,9 +33,7 @@ fn coo(entries: &[Entry], chunk_size: usize, threads: &Threads) -> Coo {
     let mut coo = Coo::new(Tags::Values);
     let chunks = entries.chunks(chunk_size).collect();
     coo.extend(chunks, threads, |entries: &[Entry], chunk: &mut Chunk| {
-        entries
-            .iter()
-            .for_each(|&(i, j, v)| chunk.push_tagged(i, j, v.to_bits()));
+        entries.iter().for_each(|&(i, j, v)| chunk.push_tagged(i, j, v.to_bits()));
         Ok(())
     })
     .unwrap();
@@ -57,11 +46,7 @@ fn entries() -> impl Strategy<Value = (usize, usize, Vec<Entry>)> {
         let row = prop_oneof![0..n_rows.div_ceil(10), 0..n_rows];
         let entry = (row, 0..n_cols, -3i8..4)
             .prop_map(|(i, j, v)| (i as u32, j as u32, f32::from(v) * 0.3));
-        (
-            Just(n_rows),
-            Just(n_cols),
-            prop::collection::vec(entry, 0..2000),
-        )
+        (Just(n_rows), Just(n_cols), prop::collection::vec(entry, 0..2000))
     })
 }
 
@@ -132,21 +117,14 @@ fn large_lists_take_the_radix_path_and_agree() {
             (a % 70_000 * (b % 2), b % 1_000_000, (c % 16) as f32)
         })
         .collect();
-    let extent = Extent {
-        n_rows: Some(70_000),
-        n_cols: Some(1_000_000),
-    };
+    let extent = Extent { n_rows: Some(70_000), n_cols: Some(1_000_000) };
     let mut sorted = entries.clone();
     sorted.sort_by_key(|&(i, j, _)| (i, j));
     for count in [1, 2, 7] {
         let threads = Threads::new(count).unwrap();
-        let csr = coo(&entries, 30_000, &threads)
-            .into_csr(extent, Repeats::Keep, &threads)
-            .unwrap();
-        let found: Vec<Entry> = csr
-            .entries()
-            .map(|(i, j, v)| (i as u32, j as u32, v))
-            .collect();
+        let csr =
+            coo(&entries, 30_000, &threads).into_csr(extent, Repeats::Keep, &threads).unwrap();
+        let found: Vec<Entry> = csr.entries().map(|(i, j, v)| (i as u32, j as u32, v)).collect();
         assert!(found == sorted, "{count} threads");
     }
 }
@@ -155,26 +133,18 @@ fn large_lists_take_the_radix_path_and_agree() {
 fn entries_outside_the_matrix_are_named() {
     let threads = Threads::one();
     let list = coo(&[(3, 0, 1.0)], 8, &threads);
-    let extent = Extent {
-        n_rows: Some(3),
-        n_cols: None,
-    };
+    let extent = Extent { n_rows: Some(3), n_cols: None };
     let error = list.into_csr(extent, Repeats::Keep, &threads).unwrap_err();
     assert!(error.to_string().contains("row 3"), "{error}");
     let error = Graph::from_edges(3, &[(0, 1), (7, 1)]).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "from_edges: node 7 at position 1 is outside 0..3"
-    );
+    assert_eq!(error.to_string(), "from_edges: node 7 at position 1 is outside 0..3");
 }
 
 #[test]
 fn overflow_is_an_error() {
     let threads = Threads::one();
     let list = coo(&[(u32::MAX, 0, 1.0)], 8, &threads);
-    let error = list
-        .into_csr(Extent::default(), Repeats::Keep, &threads)
-        .unwrap_err();
+    let error = list.into_csr(Extent::default(), Repeats::Keep, &threads).unwrap_err();
     assert_eq!(error.kind(), "overflow", "{error}");
     assert_eq!(Csr::empty(1 << 33, 1).unwrap_err().kind(), "overflow");
 }
@@ -190,9 +160,7 @@ fn arrays_that_are_no_matrix_are_refused() {
         order: None,
     };
     let refused = |row_ptr: &[u64], cols: &[u32]| {
-        Csr::new(parts(row_ptr, cols), &threads)
-            .unwrap_err()
-            .to_string()
+        Csr::new(parts(row_ptr, cols), &threads).unwrap_err().to_string()
     };
     assert!(refused(&[], &[]).contains("row pointers"));
     assert!(refused(&[1, 2], &[0, 1]).contains("first row pointer"));
@@ -225,10 +193,7 @@ fn a_symmetric_graph_is_its_own_transpose() {
     let threads = Threads::one();
     let ring = Graph::from_edges(3, &[(0, 1), (1, 0), (1, 2), (2, 1)]).unwrap();
     assert!(ring.is_symmetric(&threads));
-    assert!(std::sync::Arc::ptr_eq(
-        ring.transpose(&threads),
-        ring.adjacency()
-    ));
+    assert!(std::sync::Arc::ptr_eq(ring.transpose(&threads), ring.adjacency()));
     let path = Graph::from_edges(3, &[(0, 1), (1, 2)]).unwrap();
     assert!(!path.is_symmetric(&threads));
     assert_eq!(path.transpose(&threads).row_cols(0), [1]);
@@ -256,9 +221,6 @@ fn degrees_and_their_powers() {
     let power = |side, power| graph.degree_power(side, power, &threads).to_vec();
     assert_eq!(power(Side::Target, DegreePower::INV_SQRT), [0.0, 0.5, 0.0]);
     assert_eq!(power(Side::Source, DegreePower::INV), [1.0, 0.0, 1.0 / 3.0]);
-    let with_loops = DegreePower {
-        half_exponent: -2,
-        added_loops: 1,
-    };
+    let with_loops = DegreePower { half_exponent: -2, added_loops: 1 };
     assert_eq!(power(Side::Target, with_loops), [1.0, 0.2, 1.0]);
 }

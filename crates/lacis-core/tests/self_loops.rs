@@ -8,10 +8,7 @@ fn weighted() -> Csr {
     let values = [3.0, 4.0, 1.0, 2.0, 5.0];
     let threads = Threads::one();
     let coo = Coo::from_slices(&rows, &cols, Some(&values), &threads).unwrap();
-    let extent = Extent {
-        n_rows: Some(3),
-        n_cols: Some(3),
-    };
+    let extent = Extent { n_rows: Some(3), n_cols: Some(3) };
     coo.into_csr(extent, Repeats::Keep, &threads).unwrap()
 }
 
@@ -27,17 +24,8 @@ fn removed() {
 
 #[test]
 fn added_where_missing() {
-    let csr = weighted()
-        .with_self_loops(SelfLoops::AddMissing(9.0))
-        .unwrap();
-    let expected = [
-        (0, 0, 3.0),
-        (0, 0, 4.0),
-        (0, 1, 1.0),
-        (1, 0, 2.0),
-        (1, 1, 9.0),
-        (2, 2, 5.0),
-    ];
+    let csr = weighted().with_self_loops(SelfLoops::AddMissing(9.0)).unwrap();
+    let expected = [(0, 0, 3.0), (0, 0, 4.0), (0, 1, 1.0), (1, 0, 2.0), (1, 1, 9.0), (2, 2, 5.0)];
     assert_eq!(entries(&csr), expected);
 }
 
@@ -51,23 +39,14 @@ fn added_everywhere() {
 #[test]
 fn set_everywhere() {
     let csr = weighted().with_self_loops(SelfLoops::Set(1.0)).unwrap();
-    let expected = [
-        (0, 0, 1.0),
-        (0, 1, 1.0),
-        (1, 0, 2.0),
-        (1, 1, 1.0),
-        (2, 2, 1.0),
-    ];
+    let expected = [(0, 0, 1.0), (0, 1, 1.0), (1, 0, 2.0), (1, 1, 1.0), (2, 2, 1.0)];
     assert_eq!(entries(&csr), expected);
 }
 
 #[test]
 fn an_unweighted_graph_stays_so_and_added_loops_come_last_in_the_callers_order() {
     let graph = Graph::from_edges(2, &[(1, 0), (0, 0)]).unwrap();
-    let csr = graph
-        .adjacency()
-        .with_self_loops(SelfLoops::AddMissing(1.0))
-        .unwrap();
+    let csr = graph.adjacency().with_self_loops(SelfLoops::AddMissing(1.0)).unwrap();
     assert!(csr.values().is_none());
     assert_eq!(csr.order().unwrap(), [1, 0, 3]);
     assert_eq!(entries(&csr), [(0, 0, 1.0), (0, 1, 1.0), (1, 1, 1.0)]);
@@ -75,10 +54,5 @@ fn an_unweighted_graph_stays_so_and_added_loops_come_last_in_the_callers_order()
 
 #[test]
 fn rectangular_matrices_have_none() {
-    assert!(
-        Csr::empty(2, 3)
-            .unwrap()
-            .with_self_loops(SelfLoops::Remove)
-            .is_err()
-    );
+    assert!(Csr::empty(2, 3).unwrap().with_self_loops(SelfLoops::Remove).is_err());
 }

@@ -49,7 +49,9 @@ impl Changes {
         if let Some(features) = &self.features {
             set = match features.ends_with(".npy") {
                 true => set.with_features(features_of(Path::new(features), job)?)?,
-                false => transform::features_from(set, FeatureSource::parse(features)?, self.seed, job)?,
+                false => {
+                    transform::features_from(set, FeatureSource::parse(features)?, self.seed, job)?
+                }
             };
         }
         if let Some(classes) = self.classes {
@@ -66,7 +68,8 @@ impl Changes {
 fn features_of(path: &Path, job: &Job<'_>) -> Result<Features> {
     let array = npy::read_finite(path, job)?;
     let [n_rows, n_cols] = array.shape[..] else {
-        let problem = format!("has {} dimensions; two, nodes × features, would be right", array.shape.len());
+        let problem =
+            format!("has {} dimensions; two, nodes × features, would be right", array.shape.len());
         return Err(Error::file(path, problem));
     };
     Ok(Features::Dense(Dense::new(array.data, n_rows, n_cols, n_cols)?))

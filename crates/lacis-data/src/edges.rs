@@ -9,8 +9,9 @@ use std::path::Path;
 
 use lacis_core::{Coo, Csr, Dataset, Error, Extent, Graph, Origin, Place, Repeats, Result};
 
-use crate::Job;
+use crate::input::check_count;
 use crate::text::{Layout, Mirror, read_entries};
+use crate::{Job, note};
 
 /// How much of a file is looked at to tell its layout.
 pub const HEAD_BYTES: usize = 1 << 16;
@@ -32,16 +33,8 @@ struct Heading {
 }
 
 /// Names under which people store weights.
-const WEIGHT_NAMES: [&str; 8] = [
-    "weight",
-    "weights",
-    "w",
-    "value",
-    "val",
-    "edge_weight",
-    "rating",
-    "strength",
-];
+const WEIGHT_NAMES: [&str; 8] =
+    ["weight", "weights", "w", "value", "val", "edge_weight", "rating", "strength"];
 
 /// Whether the first line that is no comment and no header begins with two node numbers.
 pub fn looks_like_edges(head: &[u8]) -> bool {
@@ -55,23 +48,10 @@ pub(crate) fn why_not(path: &Path, head: &[u8]) -> Error {
 
 impl Heading {
     fn of(path: &Path, head: &[u8]) -> Result<Self> {
-        let mut heading = Heading {
-            start: 0,
-            fields: 0,
-            weight: None,
-            unread: vec![],
-            nodes: None,
-            edges: None,
-        };
+        let mut heading =
+            Heading { start: 0, fields: 0, weight: None, unread: vec![], nodes: None, edges: None };
         let mut names: Option<Vec<String>> = None;
-        let (mut at, mut number) = (
-            if head.starts_with(b"\xef\xbb\xbf") {
-                3
-            } else {
-                0
-            },
-            0,
-        );
+        let (mut at, mut number) = (if head.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 }, 0);
         while at < head.len() {
             let end = memchr::memchr(b'\n', &head[at..]).map_or(head.len(), |end| at + end);
             let line = String::from_utf8_lossy(&head[at..end]);
@@ -86,23 +66,15 @@ impl Heading {
                 heading.start = at as u64;
                 return heading.with_fields(path, number, fields.len(), names);
             } else if names.is_none() && fields.len() >= 2 && !fields.iter().any(|f| is_index(f)) {
-                names = Some(
-                    fields
-                        .iter()
-                        .map(|field| field.trim_matches('"').to_owned())
-                        .collect(),
-                );
+                names =
+                    Some(fields.iter().map(|field| field.trim_matches('"').to_owned()).collect());
             } else {
                 return Err(not_an_edge(path, number, line));
             }
             at = end + 1;
         }
         match (names, head.len() < HEAD_BYTES && !head.contains(&0)) {
-            (None, true) => Ok(Heading {
-                start: head.len() as u64,
-                fields: 2,
-                ..heading
-            }),
+            (None, true) => Ok(Heading { start: head.len() as u64, fields: 2, ..heading }),
             _ => Err(not_an_edge(path, number, "")),
         }
     }
@@ -135,10 +107,8 @@ impl Heading {
                     |name: &String| WEIGHT_NAMES.contains(&name.to_lowercase().as_str());
                 self.weight = names.iter().skip(2).position(is_weight).map(|at| at + 2);
                 let unread = names.into_iter().enumerate().skip(2);
-                self.unread = unread
-                    .filter(|(at, _)| Some(*at) != self.weight)
-                    .map(|(_, n)| n)
-                    .collect();
+                self.unread =
+                    unread.filter(|(at, _)| Some(*at) != self.weight).map(|(_, n)| n).collect();
             }
         }
         Ok(self)
@@ -146,47 +116,29 @@ impl Heading {
 
     /// `# Nodes: 81306 Edges: 1342310`, in either case, with or without the colon.
     fn declared(&mut self, comment: &str) {
-        let mut words = comment
-            .split([' ', '\t', ':', ','])
-            .filter(|word| !word.is_empty());
+        let mut words = comment.split([' ', '\t', ':', ',']).filter(|word| !word.is_empty());
         while let Some(word) = words.next() {
             let slot = match word.to_lowercase().as_str() {
                 "nodes" => &mut self.nodes,
                 "edges" => &mut self.edges,
                 _ => continue,
             };
-            *slot = words
-                .clone()
-                .next()
-                .and_then(|count| count.parse().ok())
-                .or(*slot);
+            *slot = words.clone().next().and_then(|count| count.parse().ok()).or(*slot);
         }
     }
 
     fn layout(&self, bound: u32) -> Layout {
         let (fields, value) = (self.fields, self.weight);
-        Layout {
-            fields,
-            value,
-            base: 0,
-            bounds: [bound; 2],
-            mirror: Mirror::No,
-        }
+        Layout { fields, value, base: 0, bounds: [bound; 2], mirror: Mirror::No }
     }
 }
 
 fn split(line: &str) -> impl Iterator<Item = &str> {
-    line.split([',', ';', '\t', ' '])
-        .map(str::trim)
-        .filter(|field| !field.is_empty())
+    line.split([',', ';', '\t', ' ']).map(str::trim).filter(|field| !field.is_empty())
 }
 
 fn is_index(field: &&str) -> bool {
-    field
-        .strip_prefix('-')
-        .unwrap_or(field)
-        .bytes()
-        .all(|b| b.is_ascii_digit())
+    field.strip_prefix('-').unwrap_or(field).bytes().all(|b| b.is_ascii_digit())
 }
 
 fn not_an_edge(path: &Path, line: u64, found: &str) -> Error {
@@ -207,54 +159,30 @@ pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
     let coo = read_entries(path, heading.start, &heading.layout(u32::MAX), job)?;
     let nodes = node_count(path, &heading, &coo, job)?;
     let (lines, weighted) = (coo.len(), heading.weight.is_some());
-    let extent = Extent {
-        n_rows: Some(nodes),
-        n_cols: Some(nodes),
-    };
-    let repeats = if weighted {
-        Repeats::Sum
-    } else {
-        Repeats::Merge
-    };
-    let csr = coo
-        .into_csr(extent, repeats, job.threads)?
-        .without_unit_values();
-    let origin = Origin {
-        notes: notes(&heading, lines, csr.nnz()),
-        ..Origin::default()
-    };
+    let extent = Extent { n_rows: Some(nodes), n_cols: Some(nodes) };
+    let repeats = if weighted { Repeats::Sum } else { Repeats::Merge };
+    let csr = coo.into_csr(extent, repeats, job.threads)?.without_unit_values();
+    let origin = Origin { notes: notes(&heading, lines, csr.nnz()), ..Origin::default() };
     Ok(Dataset::new(crate::stem(path), Graph::new(csr)).with_origin(origin))
 }
 
-/// Ids beyond this, far more than there are edges, are names rather than numbers.
-const SPARSE_FROM: usize = 1 << 24;
-const SPARSE_FACTOR: usize = 64;
-
 fn node_count(path: &Path, heading: &Heading, coo: &Coo, job: &Job<'_>) -> Result<usize> {
-    let largest = coo
-        .largest()
-        .map_or(0, |[row, col]| row.max(col) as usize + 1);
-    let credible = SPARSE_FROM.max(coo.len().saturating_mul(SPARSE_FACTOR));
-    if largest > credible {
-        // Reading again with the credible bound finds the line to blame.
-        let blamed = read_entries(path, heading.start, &heading.layout(credible as u32), job);
-        let place = match blamed {
-            Err(Error::File { place, .. }) => place,
-            _ => Place::Whole,
-        };
-        let problem = format!(
-            "node number {} in a list of {} edges; nodes numbered from 0 without large gaps would be right",
-            largest - 1,
-            coo.len()
-        );
-        return Err(Error::file_at(path, place, problem));
+    let largest = coo.largest().map_or(0, |[row, col]| row.max(col) as usize + 1);
+    if let Err(problem) = check_count("nodes", largest, coo.len()) {
+        return Err(Error::file_at(path, blamed(path, heading, largest, job), problem));
     }
     // A declared number may be larger, for nodes without edges, within the same reason.
-    let declared = heading
-        .nodes
-        .and_then(|n| usize::try_from(n).ok())
-        .filter(|&n| n <= credible);
+    let declared = heading.nodes.and_then(|n| usize::try_from(n).ok());
+    let declared = declared.filter(|&n| check_count("nodes", n, coo.len()).is_ok());
     Ok(largest.max(declared.unwrap_or(0)))
+}
+
+/// The line of the largest node number: reading again, that number not allowed, stops there.
+fn blamed(path: &Path, heading: &Heading, largest: usize, job: &Job<'_>) -> Place {
+    match read_entries(path, heading.start, &heading.layout(largest as u32 - 1), job) {
+        Err(Error::File { place, .. }) => place,
+        _ => Place::Whole,
+    }
 }
 
 fn notes(heading: &Heading, lines: usize, edges: usize) -> Vec<String> {
@@ -263,17 +191,10 @@ fn notes(heading: &Heading, lines: usize, edges: usize) -> Vec<String> {
         notes.push(format!("columns not read: {}", heading.unread.join(", ")));
     }
     if let Some(declared) = heading.edges.filter(|&declared| declared != lines as u64) {
-        notes.push(format!(
-            "the file declares {declared} edges and has {lines} lines of them"
-        ));
+        notes.push(format!("the file declares {declared} edges and has {lines} lines of them"));
     }
-    notes.extend(merged_note(lines, edges));
+    notes.extend(note::merged(lines - edges));
     notes
-}
-
-/// What to say when entries with the same place became one.
-pub(crate) fn merged_note(before: usize, after: usize) -> Option<String> {
-    (before > after).then(|| format!("{} repeated edges merged", before - after))
 }
 
 /// Writes the graph as `source target [weight]` lines: a `.csv` under its header, anything else
@@ -283,12 +204,7 @@ pub(crate) fn merged_note(before: usize, after: usize) -> Option<String> {
 /// When writing fails, or the adjacency is not square.
 pub fn write(set: &Dataset, path: &Path, out: &mut dyn Write) -> Result<()> {
     let a = set.graph().adjacency();
-    lacis_core::error::same_size(
-        "edge list",
-        "number of source nodes",
-        a.n_rows(),
-        a.n_cols(),
-    )?;
+    lacis_core::error::same_size("edge list", "number of source nodes", a.n_rows(), a.n_cols())?;
     let io = |source| Error::io("write", path, source);
     let weighted = a.values().is_some();
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
@@ -330,11 +246,7 @@ mod tests {
 
     fn edges(text: &str) -> Vec<(usize, usize, f32)> {
         let set = load(text).unwrap();
-        set.graph()
-            .adjacency()
-            .entries()
-            .map(|(target, source, w)| (source, target, w))
-            .collect()
+        set.graph().adjacency().entries().map(|(target, source, w)| (source, target, w)).collect()
     }
 
     #[test]
@@ -343,10 +255,7 @@ mod tests {
         assert_eq!((set.graph().n_nodes(), set.graph().n_edges()), (5, 2));
         assert!(set.origin().notes.is_empty());
         let set = load("# Nodes: 5 Edges: 3\n0\t1\n2\t1\n").unwrap();
-        assert_eq!(
-            set.origin().notes,
-            ["the file declares 3 edges and has 2 lines of them"]
-        );
+        assert_eq!(set.origin().notes, ["the file declares 3 edges and has 2 lines of them"]);
     }
 
     #[test]
@@ -363,7 +272,7 @@ mod tests {
         assert_eq!(edges("0 1\n0 1\n"), [(0, 1, 1.0)]);
         assert_eq!(edges("0 1 2\n0 1 3\n"), [(0, 1, 5.0)]);
         let set = load("0 1\n0 1\n").unwrap();
-        assert_eq!(set.origin().notes, ["1 repeated edges merged"]);
+        assert_eq!(set.origin().notes, ["1 repeated edge was merged"]);
     }
 
     #[test]
@@ -376,7 +285,7 @@ mod tests {
         assert!(message("# only\nx\n").contains("line 2"));
         let sparse = message("0 1\n2 1\n4000000000 3\n");
         assert!(
-            sparse.contains("line 3: node number 4000000000 in a list of 3 edges"),
+            sparse.contains("line 3: 4000000001 nodes are not believed of 3 entries"),
             "{sparse}"
         );
         assert!(message("0 4294967295\n").contains("beyond the largest"));

@@ -30,10 +30,26 @@ pub struct Format {
 enum Writes {
     No,
     Folder(fn(&Dataset, &Path, &Job<'_>) -> Result<()>),
-    File { endings: &'static [&'static str], write: WriteFile },
+    /// Into a file that may be packed; the path is what errors name.
+    Text(&'static [&'static str], fn(&Dataset, &Path, &mut dyn Write) -> Result<()>),
+    Binary(&'static [&'static str], fn(&Dataset, &Path, File, &Job<'_>) -> Result<()>),
 }
 
-type WriteFile = fn(&Dataset, &Path, &mut dyn Write) -> Result<()>;
+impl Writes {
+    fn endings(&self) -> &'static [&'static str] {
+        match self {
+            Writes::No | Writes::Folder(_) => &[],
+            Writes::Text(endings, _) | Writes::Binary(endings, _) => endings,
+        }
+    }
+}
+
+impl Format {
+    /// Whether it can be written.
+    pub fn can_write(&self) -> bool {
+        !matches!(self.write, Writes::No)
+    }
+}
 
 /// Every format there is. Detection asks them in this order.
 pub static FORMATS: &[Format] = &[
@@ -54,16 +70,18 @@ pub static FORMATS: &[Format] = &[
     Format {
         name: "gnn-benchmark",
         about: "npz with adj_* and attr_* members: the Amazon and Coauthor sets",
-        recognises: |c| c.is_zip() && npz::is_gnn_benchmark(&c.path),
+        recognises: |c| npz::is_gnn_benchmark(&c.members),
         read: npz::read_gnn_benchmark,
         write: Writes::No,
     },
     Format {
         name: "scipy",
         about: "npz of scipy.sparse.save_npz (csr, csc, coo)",
-        recognises: |c| c.is_zip() && npz::is_scipy(&c.path),
+        recognises: |c| npz::is_scipy(&c.members),
         read: npz::read_scipy,
-        write: Writes::File { endings: &[".npz"], write: npz::write_scipy },
+        write: Writes::Binary(&[".npz"], |set, path, file, job| {
+            npz::write_scipy_to(set, BufWriter::new(file), path, job)
+        }),
     },
     Format {
         name: "npy",
@@ -77,17 +95,14 @@ pub static FORMATS: &[Format] = &[
         about: "MatrixMarket coordinate file, plain, .gz or .zst",
         recognises: |c| c.head.starts_with(mtx::MAGIC),
         read: mtx::read,
-        write: Writes::File { endings: &[".mtx"], write: mtx::write },
+        write: Writes::Text(&[".mtx"], mtx::write),
     },
     Format {
         name: "edges",
         about: "edge list 'source target [weight]': text, CSV, TSV, SNAP; plain, .gz or .zst",
         recognises: |c| !c.is_folder && c.has_text_name() && edges::looks_like_edges(&c.head),
         read: edges::read,
-        write: Writes::File {
-            endings: &[".txt", ".tsv", ".csv", ".el", ".edges", ".edgelist"],
-            write: edges::write,
-        },
+        write: Writes::Text(&[".txt", ".tsv", ".csv", ".el", ".edges", ".edgelist"], edges::write),
     },
 ];
 
@@ -102,6 +117,8 @@ struct Candidate {
     name: String,
     /// The first unpacked bytes.
     head: Vec<u8>,
+    /// The names in a zip archive; none in anything else.
+    members: Vec<String>,
 }
 
 impl Candidate {
@@ -109,21 +126,19 @@ impl Candidate {
         let is_folder = path.is_dir();
         let head = if is_folder { Vec::new() } else { input::head(path, edges::HEAD_BYTES)? };
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-        let name = PACKINGS.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name).to_owned();
-        Ok(Candidate { path: path.to_owned(), is_folder, name, head })
-    }
-
-    fn is_zip(&self) -> bool {
-        self.head.starts_with(b"PK\x03\x04")
+        let name =
+            PACKINGS.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name).to_owned();
+        let is_zip = head.starts_with(b"PK\x03\x04");
+        let members = if is_zip { npz::member_names(path)? } else { Vec::new() };
+        Ok(Candidate { path: path.to_owned(), is_folder, name, head, members })
     }
 
     /// Numbers in two columns may be anything; in a file named like one they are edges.
     fn has_text_name(&self) -> bool {
-        let Writes::File { endings, .. } = &by_name("edges").expect("in the table").write else {
-            unreachable!("edge lists are files")
-        };
-        !self.name.contains('.') || endings.iter().any(|ending| self.name.ends_with(ending))
-            || [".cites", ".dat", ".snap", ".ncol", ".graph_edges"].iter().any(|e| self.name.ends_with(e))
+        const OTHERS: [&str; 4] = [".cites", ".dat", ".snap", ".ncol"];
+        let endings = by_name("edges").map_or(&[][..], |edges| edges.write.endings());
+        let named = |ending: &&str| self.name.ends_with(ending);
+        !self.name.contains('.') || endings.iter().any(named) || OTHERS.iter().any(|e| named(&e))
     }
 
     fn format(&self) -> Option<&'static Format> {
@@ -181,7 +196,8 @@ fn find(path: &Path, asked: Option<&'static Format>) -> Result<(PathBuf, &'stati
         _ => {
             let names: Vec<_> = found.iter().filter_map(|(file, _)| file.file_name()).collect();
             let names: Vec<_> = names.iter().map(|name| name.to_string_lossy()).collect();
-            let problem = format!("holds {} graph files; name one: {}", names.len(), names.join(", "));
+            let problem =
+                format!("holds {} graph files; name one: {}", names.len(), names.join(", "));
             Err(Error::file(path, problem))
         }
     }
@@ -205,7 +221,8 @@ fn unknown(candidate: &Candidate) -> Error {
     let problem = if candidate.head.is_empty() {
         "is empty".to_owned()
     } else if edges::looks_like_edges(&candidate.head) {
-        "may be an edge list, but is not named like one; `--format edges` reads it as such".to_owned()
+        "may be an edge list, but is not named like one; `--format edges` reads it as such"
+            .to_owned()
     } else if candidate.has_text_name() {
         // Named like an edge list: say why it is none.
         return edges::why_not(&candidate.path, &candidate.head);
@@ -227,23 +244,44 @@ pub fn write(
     existing: Existing,
     job: &Job<'_>,
 ) -> Result<()> {
+    let format = check_target(path, format, existing)?;
+    let staged = Staged::new(path, existing)?;
+    let create = || File::create(staged.path()).map_err(|source| Error::io("write", path, source));
+    match &format.write {
+        Writes::No => unreachable!("the target was checked"),
+        Writes::Folder(write) => write(set, staged.path(), job)?,
+        Writes::Binary(_, write) => write(set, path, create()?, job)?,
+        Writes::Text(_, write) => {
+            let file = Watched { file: create()?, written: 0, job };
+            write_packed(path, file, |out| write(set, path, out))
+                .map_err(|error| if job.watch.stopped() { Error::Interrupted } else { error })?;
+        }
+    }
+    staged.commit()
+}
+
+/// That [`write()`] to this place can begin; better to hear it before an hour of reading.
+///
+/// # Errors
+/// As [`write()`], but for what only writing can find out.
+pub fn check_target(
+    path: &Path,
+    format: Option<&str>,
+    existing: Existing,
+) -> Result<&'static Format> {
     let format = match format {
         Some(name) => asked_for(name)?,
         None => format_for(path)?,
     };
-    check_replaceable(path, existing)?;
-    let staged = Staged::new(path, existing)?;
-    match &format.write {
-        Writes::No => {
-            let writable = FORMATS.iter().filter(|f| !matches!(f.write, Writes::No));
-            let names: Vec<_> = writable.map(|format| format.name).collect();
-            let problem = format!("cannot be written; {} can", names.join(", "));
-            return Err(Error::argument(format!("'{}'", format.name), problem));
-        }
-        Writes::Folder(write) => write(set, staged.path(), job)?,
-        Writes::File { write, .. } => write_file(set, path, staged.path(), (*write, job))?,
+    if !format.can_write() {
+        let writable = FORMATS.iter().filter(|format| format.can_write());
+        let names: Vec<_> = writable.map(|format| format.name).collect();
+        let problem = format!("cannot be written; {} can", names.join(", "));
+        return Err(Error::argument(format!("'{}'", format.name), problem));
     }
-    staged.commit()
+    check_replaceable(path, existing)?;
+    Staged::new(path, existing)?;
+    Ok(format)
 }
 
 /// What a format cannot hold of a data set, in words.
@@ -265,27 +303,26 @@ pub fn left_out(set: &Dataset, path: &Path, format: Option<&str>) -> Vec<&'stati
     parts.into_iter().filter(|(present, _)| *present).map(|(_, part)| part).collect()
 }
 
-fn write_file(
-    set: &Dataset,
+/// Packs what is written as the path's ending says.
+fn write_packed(
     path: &Path,
-    temporary: &Path,
-    (write, job): (WriteFile, &Job<'_>),
+    file: impl Write,
+    write: impl FnOnce(&mut dyn Write) -> Result<()>,
 ) -> Result<()> {
     let io = |source| Error::io("write", path, source);
-    let file = Watched { file: File::create(temporary).map_err(io)?, written: 0, job };
     let mut out = BufWriter::with_capacity(1 << 20, file);
     match path.extension().and_then(OsStr::to_str) {
         Some("gz") => {
             let mut packed = flate2::write::GzEncoder::new(out, flate2::Compression::default());
-            write(set, path, &mut packed)?;
+            write(&mut packed)?;
             out = packed.finish().map_err(io)?;
         }
         Some("zst" | "zstd") => {
             let mut packed = zstd::stream::write::Encoder::new(out, 0).map_err(io)?;
-            write(set, path, &mut packed)?;
+            write(&mut packed)?;
             out = packed.finish().map_err(io)?;
         }
-        _ => write(set, path, &mut out)?,
+        _ => write(&mut out)?,
     }
     out.flush().map_err(io)
 }
@@ -316,11 +353,13 @@ fn format_for(path: &Path) -> Result<&'static Format> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let packing = PACKINGS.iter().find(|end| name.ends_with(**end));
     let bare = packing.map_or(&*name, |end| &name[..name.len() - end.len()]);
-    let ends = |format: &&Format| {
-        matches!(&format.write, Writes::File { endings, .. } if endings.iter().any(|e| bare.ends_with(e)))
-    };
+    let ends = |format: &&Format| format.write.endings().iter().any(|end| bare.ends_with(end));
     match FORMATS.iter().find(ends) {
-        Some(format) => Ok(format),
+        Some(format) if packing.is_none() || matches!(format.write, Writes::Text(..)) => Ok(format),
+        Some(format) => {
+            let problem = format!("the {} format is not packed a second time", format.name);
+            Err(Error::file(path, problem))
+        }
         None if packing.is_none() && !bare.contains('.') || bare.ends_with(".lacis") => {
             Ok(by_name("lacis").expect("in the table"))
         }

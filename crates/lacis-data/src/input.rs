@@ -47,26 +47,15 @@ impl Input {
         let io = |doing| move |source| Error::io(doing, path, source);
         let meta = std::fs::metadata(path).map_err(io("open"))?;
         if !meta.is_file() {
-            let kind = if meta.is_dir() {
-                "a folder"
-            } else {
-                "not a regular file"
-            };
-            return Err(Error::file(
-                path,
-                format!("is {kind}; a file would be right"),
-            ));
+            let kind = if meta.is_dir() { "a folder" } else { "not a regular file" };
+            return Err(Error::file(path, format!("is {kind}; a file would be right")));
         }
         let file = File::open(path).map_err(io("open"))?;
         let mut head = [0; 4];
         let got = read_up_to(&file, &mut head).map_err(io("read"))?;
         // A second handle starts at the beginning again.
         let file = File::open(path).map_err(io("open"))?;
-        Ok(Input {
-            file,
-            size_bytes: meta.len(),
-            packing: Packing::of(&head[..got]),
-        })
+        Ok(Input { file, size_bytes: meta.len(), packing: Packing::of(&head[..got]) })
     }
 
     /// The unpacked bytes from the start.
@@ -118,4 +107,21 @@ pub fn read_up_to(mut reader: impl Read, buffer: &mut [u8]) -> std::io::Result<u
         }
     }
     Ok(got)
+}
+
+/// A few bytes can name node 4294967295, or declare that many: memory follows what the data
+/// account for, with room for graphs that are mostly lone nodes.
+pub(crate) fn check_count(
+    what: &str,
+    count: usize,
+    n_entries: usize,
+) -> std::result::Result<(), String> {
+    const FREE: usize = 1 << 22;
+    const PER_ENTRY: usize = 64;
+    if count <= n_entries.saturating_mul(PER_ENTRY).saturating_add(FREE) {
+        return Ok(());
+    }
+    Err(format!(
+        "{count} {what} are not believed of {n_entries} entries; numbers should count from 0 up"
+    ))
 }

@@ -30,10 +30,7 @@ pub struct Job<'a> {
 impl<'a> Job<'a> {
     /// Work that nobody watches.
     pub fn quiet(threads: &'a Threads) -> Self {
-        Job {
-            threads,
-            watch: &Unwatched,
-        }
+        Job { threads, watch: &Unwatched }
     }
 
     /// Reports progress and gives up if asked to.
@@ -42,10 +39,6 @@ impl<'a> Job<'a> {
     /// [`Error::Interrupted`] when the watcher wants the work to stop.
     pub fn tick(&self, done: u64, total: Option<u64>) -> Result<()> {
         self.watch.progress(done, total);
-        if self.watch.stopped() {
-            Err(Error::Interrupted)
-        } else {
-            Ok(())
-        }
+        if self.watch.stopped() { Err(Error::Interrupted) } else { Ok(()) }
     }
 }

@@ -13,9 +13,10 @@ use std::path::Path;
 
 use lacis_core::{Dataset, Error, Extent, Graph, Origin, Place, Repeats, Result};
 
-use crate::Job;
-use crate::edges::{HEAD_BYTES, merged_note};
+use crate::edges::HEAD_BYTES;
+use crate::input::check_count;
 use crate::text::{Layout, Mirror, read_entries};
+use crate::{Job, note};
 
 /// What every MatrixMarket file begins with.
 pub const MAGIC: &[u8] = b"%%MatrixMarket";
@@ -32,11 +33,7 @@ struct Heading {
 
 impl Heading {
     fn of(path: &Path, head: &[u8]) -> Result<Self> {
-        let mut lines = Lines {
-            head,
-            at: 0,
-            number: 0,
-        };
+        let mut lines = Lines { head, at: 0, number: 0 };
         let banner = lines.next().unwrap_or_default();
         let fault = |line, problem: String| Error::file_at(path, Place::Line(line), problem);
         let (weighted, mirror) = banner_of(&banner).map_err(|problem| fault(1, problem))?;
@@ -45,9 +42,7 @@ impl Heading {
                 continue;
             }
             let sizes = line.split_whitespace().map(str::parse::<u64>);
-            let sizes = sizes
-                .collect::<std::result::Result<Vec<_>, _>>()
-                .unwrap_or_default();
+            let sizes = sizes.collect::<std::result::Result<Vec<_>, _>>().unwrap_or_default();
             let [n_rows, n_cols, stored] = sizes[..] else {
                 let problem =
                     format!("'{line}' is no size line; 'rows columns entries' would be right");
@@ -55,10 +50,8 @@ impl Heading {
             };
             let small = |n: u64| u32::try_from(n).ok().filter(|&n| n < u32::MAX);
             let (Some(n_rows), Some(n_cols)) = (small(n_rows), small(n_cols)) else {
-                let problem = format!(
-                    "{n_rows} by {n_cols} is larger than {} can be",
-                    u32::MAX - 1
-                );
+                let problem =
+                    format!("{n_rows} by {n_cols} is larger than {} can be", u32::MAX - 1);
                 return Err(fault(lines.number, problem));
             };
             if mirror != Mirror::No && n_rows != n_cols {
@@ -76,10 +69,7 @@ impl Heading {
                 stored,
             });
         }
-        Err(fault(
-            lines.number,
-            "ends before its size line 'rows columns entries'".to_owned(),
-        ))
+        Err(fault(lines.number, "ends before its size line 'rows columns entries'".to_owned()))
     }
 
     fn layout(&self) -> Layout {
@@ -90,19 +80,6 @@ impl Heading {
             bounds: [self.n_rows, self.n_cols],
             mirror: self.mirror,
         }
-    }
-
-    /// A size that the entries cannot justify is not believed: it would be allocated.
-    fn check_size(&self, path: &Path, file_bytes: u64) -> Result<()> {
-        const FREE: u64 = 1 << 24;
-        // An entry takes at least four bytes; compression gains at most about a thousand.
-        let credible = FREE.max(file_bytes.saturating_mul(1024));
-        let largest = u64::from(self.n_rows.max(self.n_cols)).max(self.stored);
-        if largest <= credible {
-            return Ok(());
-        }
-        let problem = format!("declares a size of {largest} in a file of {file_bytes} bytes");
-        Err(Error::file(path, problem))
     }
 }
 
@@ -133,7 +110,7 @@ fn banner_of(banner: &str) -> std::result::Result<(bool, Mirror), String> {
     let words: Vec<&str> = lower.split_whitespace().collect();
     let ["%%matrixmarket", "matrix", format, field, symmetry] = words[..] else {
         return Err(
-            "no MatrixMarket banner; '%%MatrixMarket matrix coordinate …' would be right".into(),
+            "no MatrixMarket banner; '%%MatrixMarket matrix coordinate …' would be right".into()
         );
     };
     if format != "coordinate" {
@@ -145,9 +122,7 @@ fn banner_of(banner: &str) -> std::result::Result<(bool, Mirror), String> {
         "pattern" => false,
         "real" | "integer" | "double" => true,
         _ => {
-            return Err(format!(
-                "'{field}' entries; pattern, real or integer would be right"
-            ));
+            return Err(format!("'{field}' entries; pattern, real or integer would be right"));
         }
     };
     let mirror = match symmetry {
@@ -169,37 +144,25 @@ fn banner_of(banner: &str) -> std::result::Result<(bool, Mirror), String> {
 /// When it is not as its banner and sizes say.
 pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
     let heading = Heading::of(path, &crate::input::head(path, HEAD_BYTES)?)?;
-    heading.check_size(path, crate::input::Input::open(path)?.size_bytes)?;
     let coo = read_entries(path, heading.start, &heading.layout(), job)?;
     let entries = coo.len();
+    let largest = heading.n_rows.max(heading.n_cols) as usize;
+    check_count("rows or columns", largest, entries).map_err(|e| Error::file(path, e))?;
     // Entries have targets, which the file calls columns, as rows.
-    let extent = Extent {
-        n_rows: Some(heading.n_cols as usize),
-        n_cols: Some(heading.n_rows as usize),
-    };
+    let extent =
+        Extent { n_rows: Some(heading.n_cols as usize), n_cols: Some(heading.n_rows as usize) };
     let keep = coo.into_csr(extent, Repeats::Keep, job.threads)?;
-    check_count(path, &heading, &keep)?;
-    let repeats = if heading.weighted {
-        Repeats::Sum
-    } else {
-        Repeats::Merge
-    };
-    let csr = if keep.has_repeats(job.threads) {
-        keep.sorted(repeats, job.threads)
-    } else {
-        keep
-    };
+    check_declared(path, &heading, &keep)?;
+    let repeats = if heading.weighted { Repeats::Sum } else { Repeats::Merge };
+    let csr = if keep.has_repeats(job.threads) { keep.sorted(repeats, job.threads) } else { keep };
     let csr = csr.without_unit_values();
-    let notes = merged_note(entries, csr.nnz()).into_iter().collect();
+    let notes = note::merged(entries - csr.nnz()).into_iter().collect();
     let set = Dataset::new(crate::stem(path), Graph::new(csr));
-    Ok(set.with_origin(Origin {
-        notes,
-        ..Origin::default()
-    }))
+    Ok(set.with_origin(Origin { notes, ..Origin::default() }))
 }
 
 /// As many entries as declared: mirrored ones were stored once.
-fn check_count(path: &Path, heading: &Heading, csr: &lacis_core::Csr) -> Result<()> {
+fn check_declared(path: &Path, heading: &Heading, csr: &lacis_core::Csr) -> Result<()> {
     let found = match heading.mirror {
         Mirror::No => csr.nnz(),
         _ => (csr.nnz() + csr.count_self_loops()) / 2,
@@ -207,15 +170,8 @@ fn check_count(path: &Path, heading: &Heading, csr: &lacis_core::Csr) -> Result<
     if found == heading.stored {
         return Ok(());
     }
-    let word = if found < heading.stored {
-        "only"
-    } else {
-        "even"
-    };
-    let problem = format!(
-        "declares {} entries and holds {word} {found}",
-        heading.stored
-    );
+    let word = if found < heading.stored { "only" } else { "even" };
+    let problem = format!("declares {} entries and holds {word} {found}", heading.stored);
     Err(Error::file(path, problem))
 }
 
@@ -226,11 +182,7 @@ fn check_count(path: &Path, heading: &Heading, csr: &lacis_core::Csr) -> Result<
 pub fn write(set: &Dataset, path: &Path, out: &mut dyn Write) -> Result<()> {
     let a = set.graph().adjacency();
     let io = |source| Error::io("write", path, source);
-    let field = if a.values().is_some() {
-        "real"
-    } else {
-        "pattern"
-    };
+    let field = if a.values().is_some() { "real" } else { "pattern" };
     writeln!(out, "%%MatrixMarket matrix coordinate {field} general").map_err(io)?;
     writeln!(out, "{} {} {}", a.n_cols(), a.n_rows(), a.nnz()).map_err(io)?;
     for (target, source, weight) in a.entries() {
@@ -257,11 +209,7 @@ mod tests {
 
     fn edges(text: &str) -> Vec<(usize, usize, f32)> {
         let set = load(text).unwrap();
-        set.graph()
-            .adjacency()
-            .entries()
-            .map(|(target, source, w)| (source, target, w))
-            .collect()
+        set.graph().adjacency().entries().map(|(target, source, w)| (source, target, w)).collect()
     }
 
     const BANNER: &str = "%%MatrixMarket matrix coordinate";
@@ -298,7 +246,8 @@ mod tests {
                 .contains("line 3: index 4 is beyond the largest possible, 3")
         );
         assert!(
-            message(&general("4000000000 3 1\n1 1\n")).contains("declares a size of 4000000000")
+            message(&general("4000000000 3 1\n1 1\n"))
+                .contains("4000000000 rows or columns are not believed of 1 entries")
         );
         assert!(message(&general("99999999999 3 1\n1 1\n")).contains("larger than"));
         let complex = format!("{BANNER} complex general\n1 1 0\n");

@@ -29,6 +29,7 @@ use serde_json::value::RawValue;
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 use crate::Job;
+use crate::npy::{self, Item};
 
 /// What `lacis` in `meta.json` says: the version of this format.
 pub const VERSION: u32 = 1;
@@ -86,39 +87,14 @@ enum LabelMeta {
 struct ArrayMeta {
     name: String,
     dtype: String,
-    shape: Vec<u64>,
+    shape: Vec<usize>,
     blocks: Vec<String>,
 }
 
-/// A number type that arrays are stored as, with NumPy's name for it.
-trait Stored: Pod + Send + Sync {
-    const DTYPE: &'static str;
-}
-
-impl Stored for u32 {
-    const DTYPE: &'static str = "<u4";
-}
-impl Stored for u64 {
-    const DTYPE: &'static str = "<u8";
-}
-impl Stored for i32 {
-    const DTYPE: &'static str = "<i4";
-}
-impl Stored for f32 {
-    const DTYPE: &'static str = "<f4";
-}
-
-/// The `.npy` header of an array, its length a multiple of 64 so that the data are aligned.
-fn npy_header(dtype: &str, shape: &[u64]) -> Vec<u8> {
-    let shape: String = shape.iter().map(|n| format!("{n},")).collect();
-    let mut text = format!("{{'descr': '{dtype}', 'fortran_order': False, 'shape': ({shape}), }}");
-    while (10 + text.len() + 1) % 64 != 0 {
-        text.push(' ');
-    }
-    text.push('\n');
-    let mut header = b"\x93NUMPY\x01\x00".to_vec();
-    header.extend((text.len() as u16).to_le_bytes());
-    header.extend(text.as_bytes());
+/// The `.npy` header of an array; the data after it are aligned.
+fn npy_header(dtype: &str, shape: &[usize]) -> Vec<u8> {
+    let mut header = Vec::new();
+    npy::write_header(&mut header, dtype, shape).expect("memory takes everything");
     header
 }
 
@@ -138,24 +114,13 @@ pub fn is_native(folder: &Path) -> bool {
 /// When the folder exists or the disk refuses.
 pub fn write(set: &Dataset, folder: &Path, job: &Job<'_>) -> Result<()> {
     std::fs::create_dir(folder).map_err(|source| Error::io("make", folder, source))?;
-    let mut writer = Writer {
-        folder: folder.to_owned(),
-        arrays: Vec::new(),
-        job,
-        written: 0,
-    };
+    let mut writer = Writer { folder: folder.to_owned(), arrays: Vec::new(), job, written: 0 };
     let body = Body {
         name: set.name().to_owned(),
         synthetic: set.origin().synthetic,
         adjacency: writer.csr("adjacency", set.graph().adjacency())?,
-        features: set
-            .features()
-            .map(|features| writer.features(features))
-            .transpose()?,
-        labels: set
-            .labels()
-            .map(|labels| writer.labels(labels))
-            .transpose()?,
+        features: set.features().map(|features| writer.features(features)).transpose()?,
+        labels: set.labels().map(|labels| writer.labels(labels)).transpose()?,
         splits: writer.splits(set.splits())?,
         collection: writer.collection(set.collection())?,
         arrays: std::mem::take(&mut writer.arrays),
@@ -163,11 +128,7 @@ pub fn write(set: &Dataset, folder: &Path, job: &Job<'_>) -> Result<()> {
     let bad = |e: serde_json::Error| Error::io("write", folder, e.into());
     let body = serde_json::value::to_raw_value(&body).map_err(bad)?;
     let checksum = hex(xxh3_64(body.get().as_bytes()));
-    let envelope = Envelope {
-        lacis: VERSION,
-        checksum,
-        body: &body,
-    };
+    let envelope = Envelope { lacis: VERSION, checksum, body: &body };
     let meta = folder.join(META);
     let text = serde_json::to_vec(&envelope).map_err(bad)?;
     std::fs::write(&meta, text).map_err(|source| Error::io("write", &meta, source))
@@ -181,7 +142,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn array<'a, T: Stored>(
+    fn array<'a, T: Item + Pod>(
         &mut self,
         name: &str,
         shape: &[usize],
@@ -189,9 +150,9 @@ impl Writer<'_> {
     ) -> Result<()> {
         let path = self.folder.join(format!("{name}.npy"));
         let io = |source| Error::io("write", &path, source);
-        let shape: Vec<u64> = shape.iter().map(|&n| n as u64).collect();
+        let shape = shape.to_vec();
         let mut file = BufWriter::with_capacity(1 << 20, File::create(&path).map_err(io)?);
-        file.write_all(&npy_header(T::DTYPE, &shape)).map_err(io)?;
+        file.write_all(&npy_header(&npy::descr::<T>(), &shape)).map_err(io)?;
         let mut blocks = Blocks::default();
         for row in rows {
             for piece in bytemuck::cast_slice::<T, u8>(row).chunks(BLOCK_BYTES) {
@@ -204,17 +165,12 @@ impl Writer<'_> {
             }
         }
         file.flush().map_err(io)?;
-        let (name, dtype) = (name.to_owned(), T::DTYPE.to_owned());
-        self.arrays.push(ArrayMeta {
-            name,
-            dtype,
-            shape,
-            blocks: blocks.finish(),
-        });
+        let (name, dtype) = (name.to_owned(), npy::descr::<T>());
+        self.arrays.push(ArrayMeta { name, dtype, shape, blocks: blocks.finish() });
         Ok(())
     }
 
-    fn vector<T: Stored>(&mut self, name: &str, values: &[T]) -> Result<()> {
+    fn vector<T: Item + Pod>(&mut self, name: &str, values: &[T]) -> Result<()> {
         self.array(name, &[values.len()], std::iter::once(values))
     }
 
@@ -251,10 +207,7 @@ impl Writer<'_> {
         Ok(match labels {
             Labels::Classes { of, count, names } => {
                 self.vector("labels", of)?;
-                LabelMeta::Classes {
-                    count: *count as u64,
-                    names: names.clone(),
-                }
+                LabelMeta::Classes { count: *count as u64, names: names.clone() }
             }
             Labels::Multi(of) => LabelMeta::Multi(self.csr("labels", of)?),
             Labels::Targets(of) => {
@@ -266,11 +219,9 @@ impl Writer<'_> {
 
     fn splits(&mut self, splits: &[Split]) -> Result<Vec<String>> {
         for (number, split) in splits.iter().enumerate() {
-            for (part, items) in [
-                ("train", &split.train),
-                ("val", &split.val),
-                ("test", &split.test),
-            ] {
+            for (part, items) in
+                [("train", &split.train), ("val", &split.val), ("test", &split.test)]
+            {
                 self.vector(&format!("split-{number}.{part}"), items)?;
             }
         }
@@ -327,12 +278,7 @@ impl Blocks {
 pub fn read(folder: &Path, job: &Job<'_>) -> Result<Dataset> {
     let meta = folder.join(META);
     let body = read_meta(&meta)?;
-    let mut reader = Reader {
-        folder,
-        meta,
-        arrays: HashMap::new(),
-        job,
-    };
+    let mut reader = Reader { folder, meta, arrays: HashMap::new(), job };
     reader.map_all(body.arrays)?;
     reader.check_all()?;
     let graph = Graph::new(reader.csr("adjacency", body.adjacency)?);
@@ -356,22 +302,15 @@ pub fn read(folder: &Path, job: &Job<'_>) -> Result<Dataset> {
 
 fn read_meta(meta: &Path) -> Result<Body> {
     let bad = |problem: String| Error::file(meta, problem);
-    let size = std::fs::metadata(meta)
-        .map_err(|source| Error::io("open", meta, source))?
-        .len();
+    let size = std::fs::metadata(meta).map_err(|source| Error::io("open", meta, source))?.len();
     if size > MAX_META_BYTES {
-        return Err(bad(format!(
-            "has {size} bytes; at most {MAX_META_BYTES} would be right"
-        )));
+        return Err(bad(format!("has {size} bytes; at most {MAX_META_BYTES} would be right")));
     }
     let text = std::fs::read(meta).map_err(|source| Error::io("read", meta, source))?;
     let not_json = |e: serde_json::Error| bad(format!("is damaged: {e}"));
     let envelope: Envelope<'_> = serde_json::from_slice(&text).map_err(not_json)?;
     if envelope.lacis != VERSION {
-        let problem = format!(
-            "is of format {}; this Lacis reads format {VERSION}",
-            envelope.lacis
-        );
+        let problem = format!("is of format {}; this Lacis reads format {VERSION}", envelope.lacis);
         return Err(bad(problem));
     }
     if hex(xxh3_64(envelope.body.get().as_bytes())) != envelope.checksum {
@@ -399,11 +338,7 @@ impl Reader<'_> {
     fn map_all(&mut self, arrays: Vec<ArrayMeta>) -> Result<()> {
         for meta in arrays {
             // Names come from the file; only our own become paths.
-            if !meta
-                .name
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
-            {
+            if !meta.name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) {
                 let problem = format!("names an array '{}'", meta.name.escape_debug());
                 return Err(Error::file(&self.meta, problem));
             }
@@ -417,15 +352,8 @@ impl Reader<'_> {
         let path = self.folder.join(format!("{}.npy", meta.name));
         let bytes = crate::map::map(&path)?;
         let header = npy_header(&meta.dtype, &meta.shape);
-        let item = meta
-            .dtype
-            .bytes()
-            .last()
-            .map_or(0, |digit| u64::from(digit.wrapping_sub(b'0')));
-        let size = meta
-            .shape
-            .iter()
-            .try_fold(item, |size, &n| size.checked_mul(n));
+        let item = meta.dtype.bytes().last().map_or(0, |digit| u64::from(digit.wrapping_sub(b'0')));
+        let size = meta.shape.iter().try_fold(item, |size, &n| size.checked_mul(n as u64));
         let expected = size.and_then(|size| size.checked_add(header.len() as u64));
         if expected != Some(bytes.len() as u64) {
             let expected = expected.map_or("more".to_owned(), |n| n.to_string());
@@ -436,12 +364,7 @@ impl Reader<'_> {
             return Err(Error::file_at(path, Place::Byte(0), "has a damaged header"));
         }
         let (bytes, start): (SharedBytes, _) = (Arc::new(bytes), header.len());
-        Ok(Mapped {
-            meta,
-            path,
-            bytes,
-            start,
-        })
+        Ok(Mapped { meta, path, bytes, start })
     }
 
     /// Every block of every array against its checksum.
@@ -451,10 +374,8 @@ impl Reader<'_> {
             let data = &(*array.bytes).as_ref()[array.start..];
             let expected = data.len().div_ceil(BLOCK_BYTES);
             if array.meta.blocks.len() != expected {
-                let problem = format!(
-                    "has {} checksums for {expected} blocks",
-                    array.meta.blocks.len()
-                );
+                let problem =
+                    format!("has {} checksums for {expected} blocks", array.meta.blocks.len());
                 return Err(Error::file_at(
                     &self.meta,
                     Place::Part(array.meta.name.clone()),
@@ -464,63 +385,57 @@ impl Reader<'_> {
             let pieces = data.chunks(BLOCK_BYTES).zip(&array.meta.blocks).enumerate();
             blocks.extend(pieces.map(|(number, (piece, sum))| (array, number, piece, sum)));
         }
-        self.job
-            .threads
-            .try_map(blocks, |(array, number, piece, sum): (&Mapped, _, _, _)| {
-                if hex(xxh3_64(piece)) == *sum {
-                    return Ok(());
-                }
-                let place = Place::Byte((array.start + number * BLOCK_BYTES) as u64);
-                let problem = "is damaged: the checksum of the block from there on does not match";
-                Err(Error::file_at(&array.path, place, problem))
-            })?;
+        self.job.threads.try_map(blocks, |(array, number, piece, sum): (&Mapped, _, _, _)| {
+            if hex(xxh3_64(piece)) == *sum {
+                return Ok(());
+            }
+            let place = Place::Byte((array.start + number * BLOCK_BYTES) as u64);
+            let problem = "is damaged: the checksum of the block from there on does not match";
+            Err(Error::file_at(&array.path, place, problem))
+        })?;
         Ok(())
     }
 
-    fn array<T: Stored>(&self, name: &str, dimensions: usize) -> Result<(Buffer<T>, Vec<usize>)> {
+    fn array<T: Item + Pod>(
+        &self,
+        name: &str,
+        dimensions: usize,
+    ) -> Result<(Buffer<T>, Vec<usize>)> {
         let Some(array) = self.arrays.get(name) else {
             return Err(Error::file(&self.meta, format!("lists no array '{name}'")));
         };
         let (dtype, shape) = (&array.meta.dtype, &array.meta.shape);
-        if dtype != T::DTYPE || shape.len() != dimensions {
+        if *dtype != npy::descr::<T>() || shape.len() != dimensions {
             let problem = format!(
                 "is {dtype} of {} dimensions; {} of {dimensions} would be right",
                 shape.len(),
-                T::DTYPE
+                npy::descr::<T>()
             );
             return Err(Error::file(&array.path, problem));
         }
         // `map` found that the product fits in the file.
-        let shape: Vec<usize> = shape.iter().map(|&n| n as usize).collect();
         let buffer = Buffer::from_shared(array.bytes.clone(), array.start, shape.iter().product())?;
-        Ok((buffer, shape))
+        Ok((buffer, shape.clone()))
     }
 
-    fn take<T: Stored>(&self, name: &str) -> Result<Buffer<T>> {
+    fn take<T: Item + Pod>(&self, name: &str) -> Result<Buffer<T>> {
         Ok(self.array(name, 1)?.0)
     }
 
     fn csr(&self, name: &str, meta: SparseMeta) -> Result<Csr> {
         let row_ptr = format!("{name}.row_ptr");
-        let row_ptr = match self
-            .arrays
-            .get(&row_ptr)
-            .is_some_and(|a| a.meta.dtype == u64::DTYPE)
-        {
-            true => RowPtr::Wide(self.take(&row_ptr)?),
-            false => RowPtr::Narrow(self.take(&row_ptr)?),
-        };
+        let row_ptr =
+            match self.arrays.get(&row_ptr).is_some_and(|a| a.meta.dtype == npy::descr::<u64>()) {
+                true => RowPtr::Wide(self.take(&row_ptr)?),
+                false => RowPtr::Narrow(self.take(&row_ptr)?),
+            };
         let part = |present: bool, part: &str| present.then(|| format!("{name}.{part}"));
         let parts = CsrParts {
             n_cols: usize::try_from(meta.n_cols).unwrap_or(usize::MAX),
             row_ptr,
             cols: self.take(&format!("{name}.cols"))?,
-            values: part(meta.values, "values")
-                .map(|name| self.take(&name))
-                .transpose()?,
-            order: part(meta.order, "order")
-                .map(|name| self.take(&name))
-                .transpose()?,
+            values: part(meta.values, "values").map(|name| self.take(&name)).transpose()?,
+            order: part(meta.order, "order").map(|name| self.take(&name)).transpose()?,
         };
         let place = || Place::Part(name.to_owned());
         Csr::new(parts, self.job.threads)
@@ -545,12 +460,7 @@ impl Reader<'_> {
             LabelMeta::Targets => Labels::Targets(self.dense("labels")?),
             LabelMeta::Classes { count, names } => {
                 let labels = Labels::classes(self.take::<i32>("labels")?, names)?;
-                let Labels::Classes {
-                    of,
-                    count: least,
-                    names,
-                } = labels
-                else {
+                let Labels::Classes { of, count: least, names } = labels else {
                     unreachable!("classes were asked for")
                 };
                 // A class may have no item, but not the other way round.
@@ -565,16 +475,7 @@ impl Reader<'_> {
     }
 
     fn split(&self, number: usize, name: String) -> Result<Split> {
-        let part = |part| {
-            Ok(self
-                .take::<u32>(&format!("split-{number}.{part}"))?
-                .to_vec())
-        };
-        Ok(Split {
-            name,
-            train: part("train")?,
-            val: part("val")?,
-            test: part("test")?,
-        })
+        let part = |part| Ok(self.take::<u32>(&format!("split-{number}.{part}"))?.to_vec());
+        Ok(Split { name, train: part("train")?, val: part("val")?, test: part("test")? })
     }
 }

@@ -48,12 +48,7 @@ pub struct Public {
 }
 
 const fn public(name: &'static str, nodes: u64, edges: u64, download_mb: Option<u32>) -> Public {
-    Public {
-        name,
-        nodes,
-        edges,
-        download_mb,
-    }
+    Public { name, nodes, edges, download_mb }
 }
 
 /// Public data sets that are not built in.
@@ -106,9 +101,7 @@ pub fn load(name: &str, job: &Job) -> Result<Dataset> {
 fn unknown(name: &str) -> Error {
     let Some(public) = find_public(name) else {
         let names = SETS.iter().map(|set| set.name);
-        let names: Vec<_> = names
-            .chain(PUBLIC.iter().map(|public| public.name))
-            .collect();
+        let names: Vec<_> = names.chain(PUBLIC.iter().map(|public| public.name)).collect();
         let problem = format!("no such data set; {}", did_you_mean(name, &names));
         return Error::argument(format!("'{name}'"), problem);
     };
@@ -136,14 +129,11 @@ const KARATE: [u8; 2 * 78] = [
     26, 33, 27, 33, 28, 31, 28, 33, 29, 32, 29, 33, 30, 32, 30, 33, 31, 32, 31, 33, 32, 33,
 ];
 /// Members who went with the officers; the others went with Mr. Hi.
-const KARATE_OFFICERS: [u8; 17] = [
-    9, 14, 15, 18, 20, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33,
-];
+const KARATE_OFFICERS: [u8; 17] =
+    [9, 14, 15, 18, 20, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33];
 
 fn karate(_: &Job) -> Result<Dataset> {
-    let pairs = KARATE
-        .chunks_exact(2)
-        .map(|pair| (u32::from(pair[0]), u32::from(pair[1])));
+    let pairs = KARATE.chunks_exact(2).map(|pair| (u32::from(pair[0]), u32::from(pair[1])));
     let both: Vec<_> = pairs.flat_map(|(i, j)| [(i, j), (j, i)]).collect();
     let graph = Graph::from_edges(34, &both)?;
     let graph = Graph::new(graph.adjacency().as_ref().clone().without_order());
@@ -151,12 +141,7 @@ fn karate(_: &Job) -> Result<Dataset> {
     let names = ["Mr. Hi", "Officer"].map(str::to_owned).to_vec();
     let (leaders, followers) = ([0, 33], 1..33);
     let (val, test) = followers.partition(|i| i % 4 == 1);
-    let split = Split {
-        name: "planetoid".to_owned(),
-        train: leaders.to_vec(),
-        val,
-        test,
-    };
+    let split = Split { name: "planetoid".to_owned(), train: leaders.to_vec(), val, test };
     Dataset::new("karate", graph)
         .with_origin(Origin {
             format: "built in".to_owned(),
@@ -164,10 +149,7 @@ fn karate(_: &Job) -> Result<Dataset> {
             notes: vec!["features are the members' numbers, one-hot".to_owned()],
         })
         .with_features(Features::Sparse(identity(34)?))?
-        .with_labels(Labels::classes(
-            (0..34).map(club).collect::<Vec<_>>(),
-            names,
-        )?)?
+        .with_labels(Labels::classes((0..34).map(club).collect::<Vec<_>>(), names)?)?
         .with_split(split)
 }
 
@@ -190,22 +172,11 @@ const CORA_CLASSES: [usize; 7] = [351, 217, 418, 818, 426, 298, 180];
 /// A stand-in for Cora: same sizes; homophily and noise set so that a two-layer GCN and an MLP come
 /// out near the accuracies known for Cora (81.5 and 57 %).
 fn cora_like(seed: u64, job: &Job) -> Result<Dataset> {
-    let blocks = Blocks {
-        sizes: CORA_CLASSES.to_vec(),
-        edges: 5_278,
-        homophily: 0.67,
-        skew: 2.0,
-        seed,
-    };
-    let topics = Topics {
-        width: 1_433,
-        ones: 18,
-        noise: 0.71,
-    };
+    let blocks =
+        Blocks { sizes: CORA_CLASSES.to_vec(), edges: 5_278, homophily: 0.67, skew: 2.0, seed };
+    let topics = Topics { width: 1_433, ones: 18, noise: 0.71 };
     let set = learnable("cora-like", &blocks, &topics, job)?;
-    let split = set
-        .labels()
-        .map(|labels| splits::planetoid(labels, Planetoid::CANONICAL, seed));
+    let split = set.labels().map(|labels| splits::planetoid(labels, Planetoid::CANONICAL, seed));
     let set = split.map_or(Ok(set.clone()), |split| set.with_split(split?))?;
     Ok(set.with_origin(Origin {
         format: "built in".to_owned(),
@@ -232,61 +203,36 @@ mod tests {
             (set.graph().n_edges(), degrees[0], degrees[33], degrees[32]),
             (156, 16, 17, 12)
         );
-        let Some(Labels::Classes { of, count, .. }) = set.labels() else {
-            panic!("classes")
-        };
+        let Some(Labels::Classes { of, count, .. }) = set.labels() else { panic!("classes") };
         assert_eq!(
             (of.iter().sum::<i32>(), *count, of[0], of[33], of[8], of[9]),
             (17, 2, 0, 1, 0, 1)
         );
         let split = &set.splits()[0];
-        assert_eq!(
-            [&split.train, &split.val, &split.test].map(Vec::len),
-            [2, 8, 24]
-        );
+        assert_eq!([&split.train, &split.val, &split.test].map(Vec::len), [2, 8, 24]);
         assert!(!set.origin().synthetic);
     }
 
     #[test]
     fn cora_like_has_the_sizes_of_cora() {
         let set = loaded("cora-like");
-        assert_eq!(
-            (set.graph().n_nodes(), set.graph().n_edges()),
-            (2_708, 2 * 5_278)
-        );
-        assert!(
-            set.graph()
-                .adjacency()
-                .row_lengths()
-                .iter()
-                .all(|&degree| degree > 0)
-        );
+        assert_eq!((set.graph().n_nodes(), set.graph().n_edges()), (2_708, 2 * 5_278));
+        assert!(set.graph().adjacency().row_lengths().iter().all(|&degree| degree > 0));
         let features = set.features().unwrap();
         assert_eq!(features.width(), 1_433);
         let ones = features.nnz() as f64 / 2_708.0;
         assert!((17.5..18.5).contains(&ones), "{ones}");
         assert_eq!(set.labels().unwrap().width(), 7);
         let split = &set.splits()[0];
-        assert_eq!(
-            [&split.train, &split.val, &split.test].map(Vec::len),
-            [140, 500, 1000]
-        );
+        assert_eq!([&split.train, &split.val, &split.test].map(Vec::len), [140, 500, 1000]);
         assert!(set.origin().synthetic);
     }
 
     #[test]
     fn unknown_names_are_explained() {
-        let problem = |name| {
-            load(name, &Job::quiet(&Threads::one()))
-                .unwrap_err()
-                .to_string()
-        };
+        let problem = |name| load(name, &Job::quiet(&Threads::one())).unwrap_err().to_string();
         assert!(problem("karat").contains("did you mean 'karate'?"));
-        assert!(
-            problem("ogbn-products").contains("about 1.4 GB"),
-            "{}",
-            problem("ogbn-products")
-        );
+        assert!(problem("ogbn-products").contains("about 1.4 GB"), "{}", problem("ogbn-products"));
         assert!(problem("cora").contains("2708 nodes") && problem("cora").contains("path"));
         assert!(problem("nothing").contains("known: karate, cora-like, cora,"));
     }

@@ -20,11 +20,7 @@ pub struct Fractions {
 
 impl Fractions {
     /// 60, 20 and 20 percent.
-    pub const DEFAULT: Fractions = Fractions {
-        train: 0.6,
-        val: 0.2,
-        test: 0.2,
-    };
+    pub const DEFAULT: Fractions = Fractions { train: 0.6, val: 0.2, test: 0.2 };
 
     /// Checks the shares.
     ///
@@ -37,10 +33,7 @@ impl Fractions {
             return Err(Error::argument(what(), "every share must be in 0..=1"));
         }
         if all.iter().sum::<f64>() > 1.0 + 1e-9 {
-            return Err(Error::argument(
-                what(),
-                "the shares are more than 1 together",
-            ));
+            return Err(Error::argument(what(), "the shares are more than 1 together"));
         }
         if train == 0.0 {
             return Err(Error::argument(what(), "some items must train"));
@@ -50,11 +43,7 @@ impl Fractions {
 
     /// Where the parts of `n` items end.
     fn ends(self, n: usize) -> [usize; 3] {
-        let shares = [
-            self.train,
-            self.train + self.val,
-            self.train + self.val + self.test,
-        ];
+        let shares = [self.train, self.train + self.val, self.train + self.val + self.test];
         shares.map(|share| ((share * n as f64).round() as usize).min(n))
     }
 
@@ -70,10 +59,7 @@ impl Fractions {
 /// The items that have a label, ascending.
 pub fn known(labels: &Labels) -> Vec<u32> {
     let items = 0..labels.n_rows();
-    items
-        .filter(|&i| labels.is_known(i))
-        .map(|i| i as u32)
-        .collect()
+    items.filter(|&i| labels.is_known(i)).map(|i| i as u32).collect()
 }
 
 /// Every labelled item at random into one part.
@@ -124,17 +110,11 @@ pub struct Planetoid {
 
 impl Planetoid {
     /// 20 a class, 500, 1,000 (Yang et al. 2016).
-    pub const CANONICAL: Planetoid = Planetoid {
-        train_per_class: 20,
-        val: Part::Count(500),
-        test: Part::Count(1000),
-    };
+    pub const CANONICAL: Planetoid =
+        Planetoid { train_per_class: 20, val: Part::Count(500), test: Part::Count(1000) };
     /// 20 and 30 a class, and the rest (Shchur et al. 2018).
-    pub const PITFALLS: Planetoid = Planetoid {
-        train_per_class: 20,
-        val: Part::PerClass(30),
-        test: Part::Rest,
-    };
+    pub const PITFALLS: Planetoid =
+        Planetoid { train_per_class: 20, val: Part::PerClass(30), test: Part::Rest };
 }
 
 /// A fixed number of training items for each class.
@@ -193,10 +173,7 @@ fn take(classes: &mut [Vec<u32>], part: Part, name: &str, stream: &mut Stream) -
 /// # Errors
 /// When no item has a label.
 pub fn all(labels: &Labels) -> Result<Split> {
-    finished(Split {
-        train: known(labels),
-        ..named("all")
-    })
+    finished(Split { train: known(labels), ..named("all") })
 }
 
 /// Which fold chooses the best epoch.
@@ -232,10 +209,7 @@ pub fn k_fold(labels: &Labels, folds: Folds, seed: u64) -> Result<Vec<Split>> {
 /// # Errors
 /// As [`k_fold`], and when the labels are not classes.
 pub fn stratified_k_fold(labels: &Labels, folds: Folds, seed: u64) -> Result<Vec<Split>> {
-    let items: Vec<u32> = shuffled_classes(labels, seed)?
-        .into_iter()
-        .flatten()
-        .collect();
+    let items: Vec<u32> = shuffled_classes(labels, seed)?.into_iter().flatten().collect();
     fold_splits(&items, folds, "stratified-fold")
 }
 
@@ -289,10 +263,7 @@ fn shuffler(seed: u64) -> Stream {
 }
 
 fn named(name: &str) -> Split {
-    Split {
-        name: name.to_owned(),
-        ..Split::default()
-    }
+    Split { name: name.to_owned(), ..Split::default() }
 }
 
 /// The split with its parts ascending, if something trains.
@@ -315,11 +286,7 @@ mod tests {
     /// 300 items of classes 0, 1, 2 in shares 3 : 2 : 1, every tenth of them unlabelled.
     fn labels() -> Labels {
         let class = |i: i32| {
-            if i % 10 == 9 {
-                -1
-            } else {
-                [0, 0, 0, 1, 1, 2][i as usize % 6]
-            }
+            if i % 10 == 9 { -1 } else { [0, 0, 0, 1, 1, 2][i as usize % 6] }
         };
         Labels::classes((0..300).map(class).collect::<Vec<_>>(), vec![]).unwrap()
     }
@@ -337,10 +304,7 @@ mod tests {
         let all: Vec<u32> = parts.into_iter().flatten().copied().collect();
         let distinct: HashSet<u32> = all.iter().copied().collect();
         assert_eq!(all.len(), distinct.len(), "parts overlap");
-        assert!(
-            all.iter().all(|i| i % 10 != 9),
-            "an unlabelled item is in a part"
-        );
+        assert!(all.iter().all(|i| i % 10 != 9), "an unlabelled item is in a part");
         assert!(parts.iter().all(|part| part.is_sorted()));
         distinct
     }
@@ -373,45 +337,24 @@ mod tests {
 
     #[test]
     fn planetoid_splits_have_their_counts() {
-        let wanted = Planetoid {
-            train_per_class: 10,
-            val: Part::Count(50),
-            test: Part::Count(100),
-        };
+        let wanted =
+            Planetoid { train_per_class: 10, val: Part::Count(50), test: Part::Count(100) };
         let split = planetoid(&labels(), wanted, 4).unwrap();
         check(&split);
         assert_eq!(sizes(&split), [30, 50, 100]);
         assert_eq!(per_class(&split.train), [10; 3]);
-        let pitfalls = Planetoid {
-            train_per_class: 10,
-            val: Part::PerClass(5),
-            test: Part::Rest,
-        };
+        let pitfalls = Planetoid { train_per_class: 10, val: Part::PerClass(5), test: Part::Rest };
         let split = planetoid(&labels(), pitfalls, 4).unwrap();
         assert_eq!((check(&split).len(), sizes(&split)), (270, [30, 15, 225]));
         assert_eq!(per_class(&split.val), [5; 3]);
-        let error = planetoid(
-            &labels(),
-            Planetoid {
-                train_per_class: 46,
-                ..wanted
-            },
-            4,
-        )
-        .unwrap_err();
+        let error =
+            planetoid(&labels(), Planetoid { train_per_class: 46, ..wanted }, 4).unwrap_err();
         assert!(
-            error
-                .to_string()
-                .contains("46 train items of class 2 are wanted, but only 40"),
+            error.to_string().contains("46 train items of class 2 are wanted, but only 40"),
             "{error}"
         );
         let error = planetoid(&labels(), Planetoid::CANONICAL, 4).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("500 val items are wanted, but only 210"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("500 val items are wanted, but only 210"), "{error}");
     }
 
     #[test]
@@ -424,71 +367,25 @@ mod tests {
 
     #[test]
     fn every_item_is_tested_in_one_fold() {
-        let folds = Folds {
-            count: 7,
-            val: FoldVal::Next,
-        };
-        for splits in [
-            k_fold(&labels(), folds, 5),
-            stratified_k_fold(&labels(), folds, 5),
-        ] {
+        let folds = Folds { count: 7, val: FoldVal::Next };
+        for splits in [k_fold(&labels(), folds, 5), stratified_k_fold(&labels(), folds, 5)] {
             let splits = splits.unwrap();
             assert!(splits.iter().all(|split| check(split).len() == 270));
             let tested: Vec<u32> = splits.iter().flat_map(|split| split.test.clone()).collect();
             assert_eq!(tested.len(), 270);
             assert_eq!(tested.iter().collect::<HashSet<_>>().len(), 270);
-            assert!(
-                splits
-                    .iter()
-                    .all(|split| (38..=39).contains(&split.test.len()))
-            );
+            assert!(splits.iter().all(|split| (38..=39).contains(&split.test.len())));
             assert_eq!(splits[0].val, splits[1].test);
         }
         let stratified = stratified_k_fold(&labels(), folds, 5).unwrap();
-        let counts: Vec<_> = stratified
-            .iter()
-            .map(|split| per_class(&split.test))
-            .collect();
+        let counts: Vec<_> = stratified.iter().map(|split| per_class(&split.test)).collect();
         for class in 0..3 {
             let of: Vec<usize> = counts.iter().map(|count| count[class]).collect();
-            assert!(
-                of.iter().max().unwrap() - of.iter().min().unwrap() <= 1,
-                "{of:?}"
-            );
+            assert!(of.iter().max().unwrap() - of.iter().min().unwrap() <= 1, "{of:?}");
         }
-        assert!(
-            k_fold(
-                &labels(),
-                Folds {
-                    count: 1,
-                    val: FoldVal::None
-                },
-                5
-            )
-            .is_err()
-        );
-        assert!(
-            k_fold(
-                &labels(),
-                Folds {
-                    count: 2,
-                    val: FoldVal::Next
-                },
-                5
-            )
-            .is_err()
-        );
-        assert!(
-            k_fold(
-                &labels(),
-                Folds {
-                    count: 271,
-                    val: FoldVal::None
-                },
-                5
-            )
-            .is_err()
-        );
+        assert!(k_fold(&labels(), Folds { count: 1, val: FoldVal::None }, 5).is_err());
+        assert!(k_fold(&labels(), Folds { count: 2, val: FoldVal::Next }, 5).is_err());
+        assert!(k_fold(&labels(), Folds { count: 271, val: FoldVal::None }, 5).is_err());
     }
 
     #[test]

@@ -32,10 +32,7 @@ impl Staged {
     /// When the place is taken and must be kept, or its folder is not there.
     pub fn new(target: &Path, existing: Existing) -> Result<Self> {
         let Some(name) = target.file_name() else {
-            return Err(Error::argument(
-                target.display().to_string(),
-                "names no file or folder",
-            ));
+            return Err(Error::argument(target.display().to_string(), "names no file or folder"));
         };
         if existing == Existing::Keep && fs::symlink_metadata(target).is_ok() {
             return Err(taken(target));
@@ -49,11 +46,7 @@ impl Staged {
         let temporary = parent.join(hidden);
         // Left by an earlier process of the same number that was killed.
         remove(&temporary);
-        Ok(Staged {
-            temporary,
-            target: target.to_owned(),
-            existing,
-        })
+        Ok(Staged { temporary, target: target.to_owned(), existing })
     }
 
     /// Where to write it for the time being.
@@ -75,13 +68,7 @@ impl Staged {
     }
 
     fn rename_to_free_place(&self) -> Result<()> {
-        match renameat_with(
-            CWD,
-            &self.temporary,
-            CWD,
-            &self.target,
-            RenameFlags::NOREPLACE,
-        ) {
+        match renameat_with(CWD, &self.temporary, CWD, &self.target, RenameFlags::NOREPLACE) {
             Ok(()) => Ok(()),
             Err(rustix::io::Errno::EXIST) => Err(taken(&self.target)),
             // File systems without the flag: the check in `new` must do.
@@ -100,13 +87,7 @@ impl Staged {
         if !self.target.is_dir() || self.target.is_symlink() {
             return self.rename();
         }
-        match renameat_with(
-            CWD,
-            &self.temporary,
-            CWD,
-            &self.target,
-            RenameFlags::EXCHANGE,
-        ) {
+        match renameat_with(CWD, &self.temporary, CWD, &self.target, RenameFlags::EXCHANGE) {
             Ok(()) => Ok(()),
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
                 let aside = self.temporary.with_extension("replaced");
@@ -141,11 +122,7 @@ fn parent_of(path: &Path) -> &Path {
 
 /// Removes a file or folder if it is there; what cannot be removed is left, hidden.
 fn remove(path: &Path) {
-    let _ = if path.is_dir() {
-        fs::remove_dir_all(path)
-    } else {
-        fs::remove_file(path)
-    };
+    let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
 }
 
 /// Brings a file, or a folder and the files in it, to disk.
@@ -153,11 +130,7 @@ fn sync(path: &Path) -> Result<()> {
     if path.is_dir() {
         let entries = fs::read_dir(path).map_err(|source| Error::io("read", path, source))?;
         for entry in entries {
-            sync_one(
-                &entry
-                    .map_err(|source| Error::io("read", path, source))?
-                    .path(),
-            )?;
+            sync_one(&entry.map_err(|source| Error::io("read", path, source))?.path())?;
         }
     }
     sync_one(path)
@@ -196,13 +169,7 @@ mod tests {
         fs::write(staged.path(), "new").unwrap();
         // Somebody else is faster.
         fs::write(&target, "old").unwrap();
-        assert!(
-            staged
-                .commit()
-                .unwrap_err()
-                .to_string()
-                .contains("--overwrite")
-        );
+        assert!(staged.commit().unwrap_err().to_string().contains("--overwrite"));
         assert_eq!(fs::read_to_string(&target).unwrap(), "old");
         assert!(Staged::new(&target, Existing::Keep).is_err());
         assert_eq!(entries(dir.path()), ["a"]);
@@ -231,9 +198,7 @@ mod tests {
 
     #[test]
     fn a_place_in_no_folder_is_refused() {
-        let error = Staged::new(Path::new("/no/such/folder/a"), Existing::Keep)
-            .err()
-            .unwrap();
+        let error = Staged::new(Path::new("/no/such/folder/a"), Existing::Keep).err().unwrap();
         assert!(error.to_string().contains("no such folder"), "{error}");
     }
 }

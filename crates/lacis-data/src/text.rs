@@ -61,11 +61,7 @@ struct Fault {
 /// # Errors
 /// The first line's, by position, that is not as the layout says.
 pub fn read_entries(path: &Path, start: u64, layout: &Layout, job: &Job<'_>) -> Result<Coo> {
-    let tags = if layout.value.is_some() {
-        Tags::Values
-    } else {
-        Tags::Absent
-    };
+    let tags = if layout.value.is_some() { Tags::Values } else { Tags::Absent };
     let input = Input::open(path)?;
     match input.packing {
         Packing::Plain => read_plain(path, input, start, Coo::new(tags), (layout, job)),
@@ -94,10 +90,7 @@ fn read_plain(
             let line = 1 + count_lines(&file, offset + fault.at as u64).unwrap_or(0);
             Error::file_at(path, Place::Line(line), fault.problem)
         })?;
-        job.tick(
-            done.fetch_add(to - from, Ordering::Relaxed) + to - from,
-            Some(size),
-        )
+        job.tick(done.fetch_add(to - from, Ordering::Relaxed) + to - from, Some(size))
     })?;
     Ok(coo)
 }
@@ -134,11 +127,8 @@ fn whole_lines(
     let mut bytes = vec![0; (range.end - from) as usize];
     let got = read_at(file, &mut bytes, from).map_err(CutFault::Io)?;
     bytes.truncate(got);
-    let skip = if first {
-        0
-    } else {
-        memchr::memchr(b'\n', &bytes).map_or(bytes.len(), |at| at + 1)
-    };
+    let skip =
+        if first { 0 } else { memchr::memchr(b'\n', &bytes).map_or(bytes.len(), |at| at + 1) };
     if skip < bytes.len() && bytes.last() != Some(&b'\n') {
         let mut rest = vec![0; MAX_LINE_BYTES];
         let got = read_at(file, &mut rest, range.end).map_err(CutFault::Io)?;
@@ -188,12 +178,8 @@ fn read_packed(
     mut coo: Coo,
     (layout, job): Rules<'_>,
 ) -> Result<Coo> {
-    let mut pieces = Unpacked {
-        reader: input.unpacked(path)?,
-        carry: Vec::new(),
-        done: 0,
-        line: 1,
-    };
+    let mut pieces =
+        Unpacked { reader: input.unpacked(path)?, carry: Vec::new(), done: 0, line: 1 };
     pieces.skip(path, start)?;
     loop {
         let batch = (0..job.threads.count())
@@ -202,16 +188,12 @@ fn read_packed(
         if batch.is_empty() {
             return Ok(coo);
         }
-        coo.extend(
-            batch,
-            job.threads,
-            |(bytes, first_line): (Vec<u8>, u64), chunk| {
-                parse(&bytes, layout, chunk).map_err(|fault| {
-                    let before = memchr::memchr_iter(b'\n', &bytes[..fault.at]).count() as u64;
-                    Error::file_at(path, Place::Line(first_line + before), fault.problem)
-                })
-            },
-        )?;
+        coo.extend(batch, job.threads, |(bytes, first_line): (Vec<u8>, u64), chunk| {
+            parse(&bytes, layout, chunk).map_err(|fault| {
+                let before = memchr::memchr_iter(b'\n', &bytes[..fault.at]).count() as u64;
+                Error::file_at(path, Place::Line(first_line + before), fault.problem)
+            })
+        })?;
         job.tick(pieces.done, None)?;
     }
 }
@@ -229,11 +211,7 @@ impl Unpacked {
     fn read(&mut self, path: &Path, buffer: &mut [u8]) -> Result<usize> {
         let got = read_up_to(&mut self.reader, buffer).map_err(|source| {
             let problem = format!("cannot be unpacked: {source}");
-            Error::file_at(
-                path,
-                Place::Part(format!("unpacked byte {}", self.done)),
-                problem,
-            )
+            Error::file_at(path, Place::Part(format!("unpacked byte {}", self.done)), problem)
         })?;
         self.done += got as u64;
         Ok(got)
@@ -285,9 +263,7 @@ fn parse(bytes: &[u8], layout: &Layout, chunk: &mut Chunk) -> std::result::Resul
             None | Some(b'\n' | b'#' | b'%') => cursor.skip_line(),
             _ => {
                 let line = cursor.at;
-                cursor
-                    .entry(layout, chunk)
-                    .map_err(|problem| Fault { at: line, problem })?;
+                cursor.entry(layout, chunk).map_err(|problem| Fault { at: line, problem })?;
             }
         }
     }
@@ -348,11 +324,7 @@ impl Cursor<'_> {
             chunk.push(target, source);
         }
         if layout.mirror != Mirror::No && source != target {
-            let value = if layout.mirror == Mirror::Negative {
-                -value
-            } else {
-                value
-            };
+            let value = if layout.mirror == Mirror::Negative { -value } else { value };
             chunk.push(source, target);
             if layout.value.is_some() {
                 chunk.tags.push(value.to_bits());
@@ -366,15 +338,10 @@ impl Cursor<'_> {
         let start = self.at;
         let mut index = 0u64;
         while let Some(digit @ b'0'..=b'9') = self.peek() {
-            index = index
-                .saturating_mul(10)
-                .saturating_add(u64::from(digit - b'0'));
+            index = index.saturating_mul(10).saturating_add(u64::from(digit - b'0'));
             self.at += 1;
         }
-        let ended = matches!(
-            self.peek(),
-            None | Some(b' ' | b'\t' | b'\r' | b'\n' | b',' | b';')
-        );
+        let ended = matches!(self.peek(), None | Some(b' ' | b'\t' | b'\r' | b'\n' | b',' | b';'));
         if self.at == start || !ended {
             self.at = start;
             return Err(self.not_an_index(layout, field));
@@ -387,10 +354,7 @@ impl Cursor<'_> {
             return Err(format!("index {index}; indices count from {}", layout.base));
         }
         let largest = u64::from(layout.bounds[field]) + u64::from(layout.base);
-        Err(format!(
-            "index {index} is beyond the largest possible, {}",
-            largest.saturating_sub(1)
-        ))
+        Err(format!("index {index} is beyond the largest possible, {}", largest.saturating_sub(1)))
     }
 
     #[cold]
@@ -400,10 +364,7 @@ impl Cursor<'_> {
             Ok(found) => {
                 let found = String::from_utf8_lossy(&found[..found.len().min(40)]).into_owned();
                 if found.starts_with('-') && found[1..].bytes().all(|b| b.is_ascii_digit()) {
-                    format!(
-                        "index {found} is negative; indices count from {}",
-                        layout.base
-                    )
+                    format!("index {found} is negative; indices count from {}", layout.base)
                 } else {
                     format!("'{found}' is no node number; a whole number would be right")
                 }
@@ -430,10 +391,7 @@ impl Cursor<'_> {
             Some(b'\n') => self.at += 1,
             None => {}
             Some(_) => {
-                return Err(format!(
-                    "more than {} fields, unlike the first line",
-                    layout.fields
-                ));
+                return Err(format!("more than {} fields, unlike the first line", layout.fields));
             }
         }
         Ok(())
@@ -442,19 +400,11 @@ impl Cursor<'_> {
 
 fn number_of(field: &[u8]) -> std::result::Result<f32, String> {
     let text = || String::from_utf8_lossy(&field[..field.len().min(40)]).into_owned();
-    let number = std::str::from_utf8(field)
-        .ok()
-        .and_then(|field| field.parse::<f32>().ok());
+    let number = std::str::from_utf8(field).ok().and_then(|field| field.parse::<f32>().ok());
     match number {
         Some(number) if number.is_finite() => Ok(number),
-        Some(_) => Err(format!(
-            "weight '{}' is not finite in single precision",
-            text()
-        )),
-        None => Err(format!(
-            "'{}' is no weight; a number would be right",
-            text()
-        )),
+        Some(_) => Err(format!("weight '{}' is not finite in single precision", text())),
+        None => Err(format!("'{}' is no weight; a number would be right", text())),
     }
 }
 
@@ -465,25 +415,14 @@ mod tests {
 
     fn layout(fields: usize) -> Layout {
         let value = (fields > 2).then_some(2);
-        Layout {
-            fields,
-            value,
-            base: 0,
-            bounds: [u32::MAX; 2],
-            mirror: Mirror::No,
-        }
+        Layout { fields, value, base: 0, bounds: [u32::MAX; 2], mirror: Mirror::No }
     }
 
     fn entries(text: &str, layout: &Layout) -> std::result::Result<Vec<(u32, u32, f32)>, String> {
         let mut chunk = Chunk::default();
         parse(text.as_bytes(), layout, &mut chunk).map_err(|fault| fault.problem)?;
         let value = |e: usize| chunk.tags.get(e).map_or(1.0, |&bits| f32::from_bits(bits));
-        Ok(chunk
-            .places
-            .iter()
-            .enumerate()
-            .map(|(e, &[row, col])| (row, col, value(e)))
-            .collect())
+        Ok(chunk.places.iter().enumerate().map(|(e, &[row, col])| (row, col, value(e))).collect())
     }
 
     #[test]
@@ -498,22 +437,10 @@ mod tests {
     fn what_is_wrong_is_said() {
         let problem = |text, fields| entries(text, &layout(fields)).unwrap_err();
         assert_eq!(problem("1\n", 2), "1 fields; 2 would be right");
-        assert_eq!(
-            problem("1 2 3\n", 2),
-            "more than 2 fields, unlike the first line"
-        );
-        assert_eq!(
-            problem("1 -2\n", 2),
-            "index -2 is negative; indices count from 0"
-        );
-        assert_eq!(
-            problem("1 x2\n", 2),
-            "'x2' is no node number; a whole number would be right"
-        );
-        assert_eq!(
-            problem("1 2x\n", 2),
-            "'2x' is no node number; a whole number would be right"
-        );
+        assert_eq!(problem("1 2 3\n", 2), "more than 2 fields, unlike the first line");
+        assert_eq!(problem("1 -2\n", 2), "index -2 is negative; indices count from 0");
+        assert_eq!(problem("1 x2\n", 2), "'x2' is no node number; a whole number would be right");
+        assert_eq!(problem("1 2x\n", 2), "'2x' is no node number; a whole number would be right");
         assert_eq!(problem("1,,2\n", 2), "1 fields; 2 would be right");
         assert!(problem("1 99999999999999999999999\n", 2).contains("beyond the largest"));
         assert!(problem("1 2 NaN\n", 3).contains("not finite"));
@@ -526,22 +453,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("edges.txt");
         // Lines of many lengths across several pieces, the last without its end.
-        let lines: Vec<String> = (0..2_500_000u32)
-            .map(|i| format!("{} {}", i % 1000, i))
-            .collect();
+        let lines: Vec<String> = (0..2_500_000u32).map(|i| format!("{} {}", i % 1000, i)).collect();
         std::fs::write(&path, lines.join("\n")).unwrap();
         assert!(std::fs::metadata(&path).unwrap().len() > 3 * PIECE_BYTES as u64);
         let threads = Threads::new(2).unwrap();
         let coo = read_entries(&path, 0, &layout(2), &Job::quiet(&threads)).unwrap();
-        let csr: Csr = coo
-            .into_csr(Extent::default(), Repeats::Keep, &threads)
-            .unwrap();
+        let csr: Csr = coo.into_csr(Extent::default(), Repeats::Keep, &threads).unwrap();
         assert_eq!(csr.nnz(), lines.len());
-        assert!(
-            csr.cols()
-                .iter()
-                .enumerate()
-                .all(|(e, &j)| j as usize == e % 1000)
-        );
+        assert!(csr.cols().iter().enumerate().all(|(e, &j)| j as usize == e % 1000));
     }
 }

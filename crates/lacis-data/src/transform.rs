@@ -41,21 +41,13 @@ pub fn undirected(set: Dataset, job: &Job) -> Result<Dataset> {
             Ok(())
         })?;
     }
-    let repeats = if a.values().is_some() {
-        Repeats::Sum
-    } else {
-        Repeats::Merge
-    };
+    let repeats = if a.values().is_some() { Repeats::Sum } else { Repeats::Merge };
     let graph = Graph::new(coo.into_csr(square(a.n_rows()), repeats, job.threads)?);
     with_graph(&set, graph)
 }
 
 fn tags_of(a: &Csr) -> Tags {
-    if a.values().is_some() {
-        Tags::Values
-    } else {
-        Tags::Absent
-    }
+    if a.values().is_some() { Tags::Values } else { Tags::Absent }
 }
 
 /// Adds entry `e` of a matrix at another place.
@@ -71,10 +63,7 @@ fn push(a: &Csr, e: usize, [row, col]: [u32; 2], chunk: &mut Chunk) {
 /// # Errors
 /// When there would be too many edges to count.
 pub fn self_loops(set: Dataset) -> Result<Dataset> {
-    let looped = set
-        .graph()
-        .adjacency()
-        .with_self_loops(SelfLoops::AddMissing(1.0))?;
+    let looped = set.graph().adjacency().with_self_loops(SelfLoops::AddMissing(1.0))?;
     with_graph(&set, Graph::new(looped))
 }
 
@@ -111,9 +100,7 @@ fn with_graph(set: &Dataset, graph: Graph) -> Result<Dataset> {
     if let Some(labels) = set.labels() {
         out = out.with_labels(labels.clone())?;
     }
-    set.splits()
-        .iter()
-        .try_fold(out, |out, split| out.with_split(split.clone()))
+    set.splits().iter().try_fold(out, |out, split| out.with_split(split.clone()))
 }
 
 /// The largest part of the graph that hangs together, edges taken as undirected; of parts equally
@@ -133,9 +120,8 @@ pub fn largest_component(set: Dataset, job: &Job) -> Result<Dataset> {
     if largest as usize == of.len() {
         return Ok(set);
     }
-    let nodes: Vec<u32> = (0..of.len() as u32)
-        .filter(|&i| of[i as usize] as usize == root)
-        .collect();
+    let nodes: Vec<u32> =
+        (0..of.len() as u32).filter(|&i| of[i as usize] as usize == root).collect();
     induced(set, &nodes, job)
 }
 
@@ -156,18 +142,13 @@ fn components(a: &Csr) -> Vec<u32> {
             root_of[a.max(b) as usize] = a.min(b);
         }
     }
-    (0..a.n_rows() as u32)
-        .map(|i| root(&mut root_of, i))
-        .collect()
+    (0..a.n_rows() as u32).map(|i| root(&mut root_of, i)).collect()
 }
 
 fn refuse_collection(what: &str, set: &Dataset) -> Result<()> {
     match set.collection() {
         None => Ok(()),
-        Some(_) => Err(Error::argument(
-            what,
-            "is not defined for a collection of graphs",
-        )),
+        Some(_) => Err(Error::argument(what, "is not defined for a collection of graphs")),
     }
 }
 
@@ -218,10 +199,7 @@ fn renumbering(nodes: &[u32], n: usize) -> Result<Vec<Option<u32>>> {
             });
         };
         if new.replace(at as u32).is_some() {
-            return Err(Error::argument(
-                "sub-graph",
-                format!("node {node} is listed twice"),
-            ));
+            return Err(Error::argument("sub-graph", format!("node {node} is listed twice")));
         }
     }
     Ok(new_of)
@@ -229,34 +207,22 @@ fn renumbering(nodes: &[u32], n: usize) -> Result<Vec<Option<u32>>> {
 
 fn sub_graph(a: &Csr, nodes: &[u32], new_of: &[Option<u32>], job: &Job) -> Result<Graph> {
     let mut coo = Coo::new(tags_of(a));
-    coo.extend(
-        ranges(nodes.len(), CHUNK_ENTRIES / 8),
-        job.threads,
-        |rows, chunk| {
-            job.tick(rows.start as u64, Some(nodes.len() as u64))?;
-            for i in rows {
-                for e in a.row(nodes[i] as usize) {
-                    if let Some(j) = new_of[a.cols()[e] as usize] {
-                        push(a, e, [i as u32, j], chunk);
-                    }
+    coo.extend(ranges(nodes.len(), CHUNK_ENTRIES / 8), job.threads, |rows, chunk| {
+        job.tick(rows.start as u64, Some(nodes.len() as u64))?;
+        for i in rows {
+            for e in a.row(nodes[i] as usize) {
+                if let Some(j) = new_of[a.cols()[e] as usize] {
+                    push(a, e, [i as u32, j], chunk);
                 }
             }
-            Ok(())
-        },
-    )?;
-    Ok(Graph::new(coo.into_csr(
-        square(nodes.len()),
-        Repeats::Keep,
-        job.threads,
-    )?))
+        }
+        Ok(())
+    })?;
+    Ok(Graph::new(coo.into_csr(square(nodes.len()), Repeats::Keep, job.threads)?))
 }
 
 fn dense_rows(x: &Dense, rows: &[u32]) -> Result<Dense> {
-    let data: Vec<f32> = rows
-        .iter()
-        .flat_map(|&i| x.row(i as usize))
-        .copied()
-        .collect();
+    let data: Vec<f32> = rows.iter().flat_map(|&i| x.row(i as usize)).copied().collect();
     Dense::from_vec(data, rows.len(), x.n_cols())
 }
 
@@ -282,11 +248,7 @@ fn sparse_rows(x: &Csr, rows: &[u32], threads: &Threads) -> Result<Csr> {
 fn labels_of(labels: &Labels, rows: &[u32], threads: &Threads) -> Result<Labels> {
     Ok(match labels {
         Labels::Classes { of, count, names } => Labels::Classes {
-            of: rows
-                .iter()
-                .map(|&i| of[i as usize])
-                .collect::<Vec<_>>()
-                .into(),
+            of: rows.iter().map(|&i| of[i as usize]).collect::<Vec<_>>().into(),
             count: *count,
             names: names.clone(),
         },
@@ -307,16 +269,9 @@ mod tests {
     /// Two components: 0 → 1 → 2 ← 0 and 3 ⇄ 4, labels and features telling the node.
     fn sample() -> Dataset {
         let graph = Graph::from_edges(5, &[(0, 1), (1, 2), (0, 2), (3, 4), (4, 3)]).unwrap();
-        let split = Split {
-            name: "s".into(),
-            train: vec![0, 3],
-            val: vec![2],
-            test: vec![4],
-        };
+        let split = Split { name: "s".into(), train: vec![0, 3], val: vec![2], test: vec![4] };
         Dataset::new("sample", graph)
-            .with_features(Features::Dense(Dense::from_fn(5, 2, |i, j| {
-                (10 * i + j) as f64
-            })))
+            .with_features(Features::Dense(Dense::from_fn(5, 2, |i, j| (10 * i + j) as f64)))
             .unwrap()
             .with_labels(Labels::classes(vec![0, 1, 2, 3, 4], vec![]).unwrap())
             .unwrap()
@@ -361,10 +316,7 @@ mod tests {
     fn self_loops_are_added_once() {
         let looped = self_loops(self_loops(sample()).unwrap()).unwrap();
         assert_eq!(
-            (
-                looped.graph().n_edges(),
-                looped.graph().adjacency().count_self_loops()
-            ),
+            (looped.graph().n_edges(), looped.graph().adjacency().count_self_loops()),
             (10, 5)
         );
     }
@@ -390,26 +342,18 @@ mod tests {
         assert_eq!(entries(&set), [(1, 0, 1.0), (2, 0, 1.0), (2, 1, 1.0)]);
         assert_eq!(set.features().unwrap().to_dense().row(2), [20.0, 21.0]);
         let split = &set.splits()[0];
-        assert_eq!(
-            (&split.train, &split.val, &split.test),
-            (&vec![0], &vec![2], &vec![])
-        );
+        assert_eq!((&split.train, &split.val, &split.test), (&vec![0], &vec![2], &vec![]));
         let whole = quiet(|job| largest_component(set.clone(), job));
         assert_eq!(whole.graph().n_nodes(), 3);
         let empty = Dataset::new("empty", Graph::from_edges(0, &[]).unwrap());
-        assert_eq!(
-            quiet(|job| largest_component(empty, job)).graph().n_nodes(),
-            0
-        );
+        assert_eq!(quiet(|job| largest_component(empty, job)).graph().n_nodes(), 0);
     }
 
     #[test]
     fn a_sub_graph_is_numbered_as_listed() {
         let set = quiet(|job| induced(weighted(&[1.0, 2.0, 3.0, 4.0, 5.0]), &[4, 2, 1, 3], job));
         assert_eq!(entries(&set), [(0, 3, 5.0), (1, 2, 3.0), (3, 0, 4.0)]);
-        let Some(Labels::Classes { of, count, .. }) = set.labels() else {
-            panic!("classes")
-        };
+        let Some(Labels::Classes { of, count, .. }) = set.labels() else { panic!("classes") };
         assert_eq!((of.as_slice(), *count), (&[4, 2, 1, 3][..], 5));
         assert_eq!(set.splits()[0].train, [3]);
         let threads = Threads::one();
@@ -429,9 +373,7 @@ mod tests {
         let set = set.with_labels(Labels::Multi(multi)).unwrap();
         let part = quiet(|job| induced(set, &[2, 0], job));
         assert_eq!(part.features().unwrap().to_dense().row(0), [0.0, 0.0, 1.0]);
-        let Some(Labels::Multi(of)) = part.labels() else {
-            panic!("multi")
-        };
+        let Some(Labels::Multi(of)) = part.labels() else { panic!("multi") };
         assert_eq!((of.row_cols(0), of.n_cols()), (&[0, 1][..], 5));
     }
 }

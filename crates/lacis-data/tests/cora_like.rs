@@ -36,16 +36,12 @@ impl Matrix {
     /// `row i += scale · values`
     fn add(&mut self, i: usize, scale: f32, values: &[f32]) {
         let row = &mut self.data[i * self.cols..][..self.cols];
-        row.iter_mut()
-            .zip(values)
-            .for_each(|(y, x)| *y += scale * x);
+        row.iter_mut().zip(values).for_each(|(y, x)| *y += scale * x);
     }
 
     fn largest_of_row(&self, i: usize) -> usize {
         let row = self.row(i);
-        (0..self.cols)
-            .max_by(|&a, &b| row[a].total_cmp(&row[b]))
-            .expect("a row has columns")
+        (0..self.cols).max_by(|&a, &b| row[a].total_cmp(&row[b])).expect("a row has columns")
     }
 }
 
@@ -128,43 +124,24 @@ struct Gcn<'a> {
 impl<'a> Gcn<'a> {
     fn new(adjacency: Csr, x: &'a Csr, classes: usize) -> Self {
         let degree = adjacency.row_sums();
-        let norm = adjacency
-            .entries()
-            .map(|(i, j, _)| (degree[i] * degree[j]).powf(-0.5) as f32);
+        let norm = adjacency.entries().map(|(i, j, _)| (degree[i] * degree[j]).powf(-0.5) as f32);
         let norm = norm.collect();
         let mut stream = Rng::new(1, "weights").stream(0);
         let first = Weight::new(x.n_cols(), HIDDEN, 5e-4, &mut stream);
         let second = Weight::new(HIDDEN, classes, 0.0, &mut stream);
         let dropout = Rng::new(1, "dropout").stream(0);
-        Gcn {
-            adjacency,
-            norm,
-            x,
-            layers: [first, second],
-            dropout,
-        }
+        Gcn { adjacency, norm, x, layers: [first, second], dropout }
     }
 
     fn dropped(&mut self, values: &[f32]) -> Vec<f32> {
         let mut keep = |v: &f32| {
-            if self.dropout.next_u32() & 1 == 0 {
-                0.0
-            } else {
-                2.0 * v
-            }
+            if self.dropout.next_u32() & 1 == 0 { 0.0 } else { 2.0 * v }
         };
-        values
-            .iter()
-            .map(|v| if *v == 0.0 { 0.0 } else { keep(v) })
-            .collect()
+        values.iter().map(|v| if *v == 0.0 { 0.0 } else { keep(v) }).collect()
     }
 
     fn hidden(&self, x: &[f32]) -> Matrix {
-        let mut h = spmm(
-            &self.adjacency,
-            &self.norm,
-            &spmm(self.x, x, &self.layers[0].w),
-        );
+        let mut h = spmm(&self.adjacency, &self.norm, &spmm(self.x, x, &self.layers[0].w));
         h.data.iter_mut().for_each(|v| *v = v.max(0.0));
         h
     }
@@ -176,18 +153,12 @@ impl<'a> Gcn<'a> {
     fn epoch(&mut self, t: i32, class: &[i32], train: &[u32]) {
         let x = self.dropped(self.x.values().expect("normalised"));
         let h = self.hidden(&x);
-        let h = Matrix {
-            data: self.dropped(&h.data),
-            ..h
-        };
+        let h = Matrix { data: self.dropped(&h.data), ..h };
         let gz = loss_gradient(&self.output(&h), class, train);
         // Â is symmetric; a hidden value that is zero was dropped or cut by relu.
         let g = spmm(&self.adjacency, &self.norm, &gz);
         let mut gh = gemm(&g, &transposed(&self.layers[1].w));
-        gh.data
-            .iter_mut()
-            .zip(&h.data)
-            .for_each(|(g, h)| *g *= if *h > 0.0 { 2.0 } else { 0.0 });
+        gh.data.iter_mut().zip(&h.data).for_each(|(g, h)| *g *= if *h > 0.0 { 2.0 } else { 0.0 });
         let gw = gemm(&transposed(&h), &g);
         let gh = spmm(&self.adjacency, &self.norm, &gh);
         self.layers[0].step(&spmm_transposed(self.x, &x, &gh), t);
@@ -217,12 +188,8 @@ fn loss_gradient(z: &Matrix, class: &[i32], train: &[u32]) -> Matrix {
 }
 
 fn test_accuracy(set: &Dataset, adjacency: Csr) -> f64 {
-    let Some(Features::Sparse(x)) = set.features() else {
-        panic!("sparse features")
-    };
-    let Some(Labels::Classes { of, count, .. }) = set.labels() else {
-        panic!("classes")
-    };
+    let Some(Features::Sparse(x)) = set.features() else { panic!("sparse features") };
+    let Some(Labels::Classes { of, count, .. }) = set.labels() else { panic!("classes") };
     let split = &set.splits()[0];
     let mut gcn = Gcn::new(adjacency, x, *count);
     (1..=EPOCHS).for_each(|t| gcn.epoch(t, of, &split.train));
@@ -239,9 +206,7 @@ fn a_gcn_learns_it_as_well_as_cora_and_needs_the_graph_for_that() {
     assert!((0.75..=0.90).contains(&gcn), "GCN {gcn}");
 
     let alone = Csr::empty(set.graph().n_nodes(), set.graph().n_nodes()).unwrap();
-    let alone = alone
-        .with_self_loops(lacis_core::SelfLoops::AddMissing(1.0))
-        .unwrap();
+    let alone = alone.with_self_loops(lacis_core::SelfLoops::AddMissing(1.0)).unwrap();
     let mlp = test_accuracy(&set, alone);
     assert!((0.50..=0.68).contains(&mlp), "MLP {mlp}");
 }

@@ -24,16 +24,10 @@ pub(super) fn check(spec: &Spec) -> std::result::Result<(), String> {
 
 pub(super) fn make(spec: &Spec, job: &Job) -> Result<Dataset> {
     let (n, m) = (spec.count("n"), spec.count("m"));
-    let ends = Ends {
-        m: m as u64,
-        rng: Rng::new(spec.long("seed"), "ba places"),
-    };
+    let ends = Ends { m: m as u64, rng: Rng::new(spec.long("seed"), "ba places") };
     let graph = symmetric(n, n.saturating_sub(1) * m, job, |draws, edges| {
         for edge in draws {
-            edges.push(
-                ends.newcomer(edge as u64) as u32,
-                ends.target(edge as u64) as u32,
-            );
+            edges.push(ends.newcomer(edge as u64) as u32, ends.target(edge as u64) as u32);
         }
     })?;
     decorated(spec, graph, job)

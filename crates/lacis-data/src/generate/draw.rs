@@ -46,19 +46,12 @@ pub(crate) fn symmetric(
         fill(range, &mut Edges(chunk));
         Ok(())
     })?;
-    Ok(Graph::new(coo.into_csr(
-        square(n),
-        Repeats::Merge,
-        job.threads,
-    )?))
+    Ok(Graph::new(coo.into_csr(square(n), Repeats::Merge, job.threads)?))
 }
 
 /// `n` rows and columns.
 pub(crate) fn square(n: usize) -> Extent {
-    Extent {
-        n_rows: Some(n),
-        n_cols: Some(n),
-    }
+    Extent { n_rows: Some(n), n_cols: Some(n) }
 }
 
 /// A matrix whose pieces of consecutive rows `fill` writes, told the piece's first row.
@@ -70,13 +63,8 @@ pub(crate) fn dense_by_rows(
     let mut x = Dense::zeros(n, width);
     // Four rows are whole blocks of random numbers, whatever their width.
     let rows = (CHUNK_NUMBERS / width.max(1)).next_multiple_of(4).max(4);
-    let pieces = x
-        .data_mut()
-        .chunks_mut((rows * width).max(1))
-        .enumerate()
-        .collect();
-    job.threads
-        .for_each(pieces, |(piece, values)| fill(piece * rows, values));
+    let pieces = x.data_mut().chunks_mut((rows * width).max(1)).enumerate().collect();
+    job.threads.for_each(pieces, |(piece, values)| fill(piece * rows, values));
     x
 }
 
@@ -88,9 +76,7 @@ pub(crate) fn random_features(n: usize, width: usize, seed: u64, job: &Job) -> F
         let first_block = (row * width / 4) as u64;
         for (block, four) in values.chunks_mut(4).enumerate() {
             let numbers = rng.block(first_block + block as u64);
-            four.iter_mut()
-                .zip(numbers)
-                .for_each(|(value, bits)| *value = unit(bits));
+            four.iter_mut().zip(numbers).for_each(|(value, bits)| *value = unit(bits));
         }
     }))
 }

@@ -44,11 +44,7 @@ mod tests {
     #[test]
     fn degrees_vary_as_chance_has_it() {
         let degrees = made("er:n=20k,e=200k").graph().adjacency().row_lengths();
-        let variance = degrees
-            .iter()
-            .map(|&d| (f64::from(d) - 20.0).powi(2))
-            .sum::<f64>()
-            / 2e4;
+        let variance = degrees.iter().map(|&d| (f64::from(d) - 20.0).powi(2)).sum::<f64>() / 2e4;
         assert!((19.0..21.0).contains(&variance), "{variance}");
     }
 }

@@ -55,19 +55,9 @@ const SHARE: (f64, f64) = (0.0, 1.0);
 
 const N: Param = count("n", 10_000, NODES, "nodes");
 const E: Param = count("e", 100_000, EDGES, "undirected edges");
-const SEED: Param = count(
-    "seed",
-    0,
-    (0, u64::MAX),
-    "what all random numbers follow from",
-);
+const SEED: Param = count("seed", 0, (0, u64::MAX), "what all random numbers follow from");
 const FEATURES: Param = count("features", 0, WIDTH, "random features of a node; 0: none");
-const CLASSES: Param = count(
-    "classes",
-    0,
-    WIDTH,
-    "classes of random labels; 0: no labels",
-);
+const CLASSES: Param = count("classes", 0, WIDTH, "classes of random labels; 0: no labels");
 
 /// Every generator there is.
 pub static GENERATORS: &[Generator] = &[
@@ -76,19 +66,9 @@ pub static GENERATORS: &[Generator] = &[
         about: "R-MAT: skewed degrees as in social and citation graphs (Chakrabarti et al. 2004)",
         params: &[
             N,
-            count(
-                "e",
-                100_000,
-                EDGES,
-                "edges drawn; loops are dropped and repeats merged",
-            ),
+            count("e", 100_000, EDGES, "edges drawn; loops are dropped and repeats merged"),
             SEED,
-            number(
-                "a",
-                0.57,
-                SHARE,
-                "share of draws in the upper left quadrant, at each level",
-            ),
+            number("a", 0.57, SHARE, "share of draws in the upper left quadrant, at each level"),
             number("b", 0.19, SHARE, "upper right"),
             number("c", 0.19, SHARE, "lower left"),
             FEATURES,
@@ -105,25 +85,10 @@ pub static GENERATORS: &[Generator] = &[
             E,
             count("classes", 7, (1, 1 << 20), "classes, of equal size"),
             count("features", 64, WIDTH, "features of a node; 0: none"),
-            count(
-                "ones",
-                0,
-                WIDTH,
-                "ones among a node's 0/1 features; 0: dense features",
-            ),
+            count("ones", 0, WIDTH, "ones among a node's 0/1 features; 0: dense features"),
             number("homophily", 0.8, SHARE, "share of edges inside a class"),
-            number(
-                "noise",
-                0.85,
-                SHARE,
-                "share of a node's features that its class has no say in",
-            ),
-            number(
-                "skew",
-                2.0,
-                (1.0, 8.0),
-                "1: even degrees; more: larger hubs",
-            ),
+            number("noise", 0.85, SHARE, "share of a node's features that its class has no say in"),
+            number("skew", 2.0, (1.0, 8.0), "1: even degrees; more: larger hubs"),
             SEED,
         ],
         check: sbm::check,
@@ -141,12 +106,7 @@ pub static GENERATORS: &[Generator] = &[
         about: "Barabási and Albert: each new node prefers neighbours that have many",
         params: &[
             N,
-            count(
-                "m",
-                10,
-                (1, 1 << 20),
-                "edges drawn for each new node; repeats are merged",
-            ),
+            count("m", 10, (1, 1 << 20), "edges drawn for each new node; repeats are merged"),
             SEED,
             FEATURES,
             CLASSES,
@@ -172,19 +132,9 @@ pub static GENERATORS: &[Generator] = &[
         about: "many small trees, each with a motif attached that decides its class",
         params: &[
             count("graphs", 600, (1, 1 << 26), "graphs"),
-            count(
-                "classes",
-                3,
-                (1, motifs::MOTIFS.len() as u64),
-                "motifs to tell apart",
-            ),
+            count("classes", 3, (1, motifs::MOTIFS.len() as u64), "motifs to tell apart"),
             count("nodes", 20, (1, 1 << 20), "mean number of nodes of a tree"),
-            count(
-                "features",
-                10,
-                (1, 1 << 16),
-                "width of the one-hot degree; 1: a constant",
-            ),
+            count("features", 10, (1, 1 << 16), "width of the one-hot degree; 1: a constant"),
             SEED,
         ],
         check: motifs::check,
@@ -210,11 +160,7 @@ pub fn find(name: &str) -> Option<&'static Generator> {
 /// When it cannot be made after all (a block model too dense for its hubs), or the job is stopped.
 pub fn generate(spec: &Spec, job: &Job) -> Result<Dataset> {
     let set = (spec.generator().make)(spec, job)?;
-    Ok(set.with_origin(Origin {
-        format: spec.to_string(),
-        synthetic: true,
-        notes: Vec::new(),
-    }))
+    Ok(set.with_origin(Origin { format: spec.to_string(), synthetic: true, notes: Vec::new() }))
 }
 
 #[cfg(test)]
@@ -223,11 +169,7 @@ mod tests {
     use lacis_core::{Features, Labels, Threads};
 
     pub(super) fn made(spec: &str) -> Dataset {
-        generate(
-            &parse(spec).unwrap(),
-            &Job::quiet(&Threads::new(2).unwrap()),
-        )
-        .unwrap()
+        generate(&parse(spec).unwrap(), &Job::quiet(&Threads::new(2).unwrap())).unwrap()
     }
 
     /// Everything in a data set that could differ.
@@ -243,13 +185,7 @@ mod tests {
             _ => Vec::new(),
         };
         let rest = format!("{:?} {:?}", set.splits(), set.collection());
-        (
-            adjacency.row_ptr().to_vec(),
-            adjacency.cols().to_vec(),
-            features,
-            labels,
-            rest,
-        )
+        (adjacency.row_ptr().to_vec(), adjacency.cols().to_vec(), features, labels, rest)
     }
 
     #[test]
@@ -269,10 +205,7 @@ mod tests {
                 bits(&generate(&spec, &Job::quiet(&threads)).unwrap())
             };
             let expected = make(1);
-            assert!(
-                [2, 7].into_iter().all(|count| make(count) == expected),
-                "{spec}"
-            );
+            assert!([2, 7].into_iter().all(|count| make(count) == expected), "{spec}");
         }
     }
 
@@ -292,10 +225,7 @@ mod tests {
 
     #[test]
     fn other_seeds_give_other_graphs() {
-        for generator in GENERATORS
-            .iter()
-            .filter(|generator| generator.name != "grid")
-        {
+        for generator in GENERATORS.iter().filter(|generator| generator.name != "grid") {
             let [a, b] = [0, 1].map(|seed| bits(&made(&format!("{}:seed={seed}", generator.name))));
             assert_ne!(a.1, b.1, "{}", generator.name);
         }
@@ -313,21 +243,13 @@ mod tests {
     #[test]
     fn features_and_labels_bring_a_split() {
         let set = made("er:n=1000,e=2000,features=8,classes=5");
-        let Some(Features::Dense(x)) = set.features() else {
-            panic!("dense")
-        };
+        let Some(Features::Dense(x)) = set.features() else { panic!("dense") };
         assert_eq!((x.n_rows(), x.n_cols()), (1000, 8));
         let mean = x.rows().flatten().sum::<f32>() / 8000.0;
-        assert!(
-            mean.abs() < 0.05 && x.rows().flatten().all(|v| (-1.0..1.0).contains(v)),
-            "{mean}"
-        );
+        assert!(mean.abs() < 0.05 && x.rows().flatten().all(|v| (-1.0..1.0).contains(v)), "{mean}");
         assert_eq!(set.labels().unwrap().width(), 5);
         let split = &set.splits()[0];
-        assert_eq!(
-            [&split.train, &split.val, &split.test].map(Vec::len),
-            [600, 200, 200]
-        );
+        assert_eq!([&split.train, &split.val, &split.test].map(Vec::len), [600, 200, 200]);
     }
 
     #[test]
@@ -339,10 +261,7 @@ mod tests {
             }
         }
         let threads = Threads::one();
-        let job = Job {
-            threads: &threads,
-            watch: &Stopped,
-        };
+        let job = Job { threads: &threads, watch: &Stopped };
         for generator in GENERATORS {
             let spec = parse(generator.name).unwrap();
             assert!(generate(&spec, &job).is_err(), "{}", generator.name);

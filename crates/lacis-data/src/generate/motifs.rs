@@ -23,21 +23,9 @@ pub(super) struct Motif {
 /// What decides a graph's class, class 0 first. The last three have as many nodes and edges as the
 /// first, so counting alone does not tell them apart.
 pub(super) static MOTIFS: [Motif; 6] = [
-    Motif {
-        name: "house",
-        n_nodes: 5,
-        edges: &[[0, 1], [1, 2], [2, 3], [3, 0], [0, 4], [1, 4]],
-    },
-    Motif {
-        name: "cycle",
-        n_nodes: 5,
-        edges: &[[0, 1], [1, 2], [2, 3], [3, 4], [4, 0]],
-    },
-    Motif {
-        name: "star",
-        n_nodes: 5,
-        edges: &[[0, 1], [0, 2], [0, 3], [0, 4]],
-    },
+    Motif { name: "house", n_nodes: 5, edges: &[[0, 1], [1, 2], [2, 3], [3, 0], [0, 4], [1, 4]] },
+    Motif { name: "cycle", n_nodes: 5, edges: &[[0, 1], [1, 2], [2, 3], [3, 4], [4, 0]] },
+    Motif { name: "star", n_nodes: 5, edges: &[[0, 1], [0, 2], [0, 3], [0, 4]] },
     Motif {
         name: "butterfly",
         n_nodes: 5,
@@ -48,11 +36,7 @@ pub(super) static MOTIFS: [Motif; 6] = [
         n_nodes: 5,
         edges: &[[0, 2], [0, 3], [0, 4], [1, 2], [1, 3], [1, 4]],
     },
-    Motif {
-        name: "kite",
-        n_nodes: 5,
-        edges: &[[0, 1], [1, 2], [2, 3], [3, 0], [0, 2], [2, 4]],
-    },
+    Motif { name: "kite", n_nodes: 5, edges: &[[0, 1], [1, 2], [2, 3], [3, 0], [0, 2], [2, 4]] },
 ];
 
 /// Graphs that one thread makes at a time.
@@ -76,10 +60,7 @@ pub(super) fn make(spec: &Spec, job: &Job) -> Result<Dataset> {
         .with_features(features)?
         .with_collection(Collection::new(plan.starts)?)?
         .with_labels(labels)?
-        .with_split(Split {
-            name: "random".to_owned(),
-            ..split
-        })
+        .with_split(Split { name: "random".to_owned(), ..split })
 }
 
 /// Which motif each graph has, and which nodes.
@@ -92,11 +73,8 @@ struct Plan {
 
 impl Plan {
     fn new(spec: &Spec) -> Self {
-        let (graphs, classes, mean) = (
-            spec.long("graphs"),
-            spec.count("classes"),
-            spec.count("nodes"),
-        );
+        let (graphs, classes, mean) =
+            (spec.long("graphs"), spec.count("classes"), spec.count("nodes"));
         let seed = spec.long("seed");
         let order = Scramble::new(Rng::new(seed, "motif classes"), graphs);
         let sizes = Rng::new(seed, "motif sizes");
@@ -108,12 +86,7 @@ impl Plan {
             class_of.push(class as i32);
             starts.push(end);
         }
-        Plan {
-            seed,
-            classes,
-            class_of,
-            starts,
-        }
+        Plan { seed, classes, class_of, starts }
     }
 
     fn graph(&self, job: &Job) -> Result<Graph> {
@@ -131,11 +104,7 @@ impl Plan {
             Ok(())
         })?;
         let n = self.starts[graphs] as usize;
-        Ok(Graph::new(coo.into_csr(
-            square(n),
-            Repeats::Merge,
-            job.threads,
-        )?))
+        Ok(Graph::new(coo.into_csr(square(n), Repeats::Merge, job.threads)?))
     }
 
     /// The motif's nodes come first, then the tree's.
@@ -154,9 +123,7 @@ impl Plan {
     }
 
     fn labels(&self) -> Labels {
-        let names = MOTIFS[..self.classes]
-            .iter()
-            .map(|motif| motif.name.to_owned());
+        let names = MOTIFS[..self.classes].iter().map(|motif| motif.name.to_owned());
         Labels::Classes {
             of: self.class_of.clone().into(),
             count: self.classes,
@@ -184,16 +151,11 @@ mod tests {
     fn graphs_have_the_cycles_of_their_motif() {
         let set = made("motifs:graphs=60,classes=6,nodes=8,seed=5");
         let collection = set.collection().unwrap();
-        let Some(Labels::Classes { of, names, .. }) = set.labels() else {
-            panic!("classes")
-        };
+        let Some(Labels::Classes { of, names, .. }) = set.labels() else { panic!("classes") };
         assert_eq!((collection.n_graphs(), names.len()), (60, 6));
         for g in 0..60 {
             let nodes = collection.nodes(g);
-            let entries: usize = nodes
-                .clone()
-                .map(|i| set.graph().adjacency().row(i).len())
-                .sum();
+            let entries: usize = nodes.clone().map(|i| set.graph().adjacency().row(i).len()).sum();
             let motif = &MOTIFS[of[g] as usize];
             let cycles = motif.edges.len() as i64 - i64::from(motif.n_nodes) + 1;
             assert_eq!(entries as i64 / 2 - nodes.len() as i64 + 1, cycles);
@@ -205,15 +167,9 @@ mod tests {
     #[test]
     fn features_are_degrees_or_a_constant() {
         let set = made("motifs:graphs=10");
-        let Some(Features::Dense(x)) = set.features() else {
-            panic!("dense")
-        };
+        let Some(Features::Dense(x)) = set.features() else { panic!("dense") };
         let degrees = set.graph().adjacency().row_lengths();
-        assert!(
-            x.rows()
-                .zip(degrees)
-                .all(|(row, d)| row[(d as usize).min(9)] == 1.0)
-        );
+        assert!(x.rows().zip(degrees).all(|(row, d)| row[(d as usize).min(9)] == 1.0));
         assert!(x.rows().all(|row| row.iter().sum::<f32>() == 1.0));
         let constant = made("motifs:graphs=10,features=1");
         assert!(constant.features().unwrap().nnz() == constant.graph().n_nodes());

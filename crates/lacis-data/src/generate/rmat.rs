@@ -18,10 +18,7 @@ const LANES: usize = 4;
 
 pub(super) fn check(spec: &Spec) -> std::result::Result<(), String> {
     check_features(spec.long("n"), spec.long("features"))?;
-    let sum = ["a", "b", "c"]
-        .map(|key| spec.number(key))
-        .iter()
-        .sum::<f64>();
+    let sum = ["a", "b", "c"].map(|key| spec.number(key)).iter().sum::<f64>();
     if sum > 1.0 + 1e-9 {
         return Err(format!("a + b + c is {sum}, more than 1"));
     }
@@ -130,11 +127,7 @@ impl Alias {
     fn pick(&self, number: u32) -> u32 {
         let column = number & 0xff;
         let entry = self.columns[column as usize];
-        if number >> 8 < entry >> 8 {
-            column
-        } else {
-            entry & 0xff
-        }
+        if number >> 8 < entry >> 8 { column } else { entry & 0xff }
     }
 }
 
@@ -154,18 +147,10 @@ mod tests {
             found[column] += own;
             found[(entry & 0xff) as usize] += 1.0 / 256.0 - own;
         }
-        let worst = found
-            .iter()
-            .zip(&shares)
-            .map(|(a, b)| (a - b).abs())
-            .fold(0.0, f64::max);
+        let worst = found.iter().zip(&shares).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         assert!(worst < 1e-8, "{worst}");
         let corner = Alias::new(&outcome_shares([1.0, 0.0, 0.0]));
-        assert!(
-            [0, 17, 1 << 20, u32::MAX]
-                .iter()
-                .all(|&number| corner.pick(number) == 0)
-        );
+        assert!([0, 17, 1 << 20, u32::MAX].iter().all(|&number| corner.pick(number) == 0));
     }
 
     #[test]
@@ -183,13 +168,7 @@ mod tests {
     #[test]
     fn even_quadrants_make_even_degrees() {
         let set = made("rmat:n=4096,e=80k,a=0.25,b=0.25,c=0.25");
-        let max = set
-            .graph()
-            .adjacency()
-            .row_lengths()
-            .into_iter()
-            .max()
-            .unwrap();
+        let max = set.graph().adjacency().row_lengths().into_iter().max().unwrap();
         assert!(max < 75, "{max}");
     }
 }

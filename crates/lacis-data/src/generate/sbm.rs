@@ -27,18 +27,13 @@ use crate::splits::{self, Fractions, Planetoid};
 pub(super) fn check(spec: &Spec) -> std::result::Result<(), String> {
     let [n, classes, features] = ["n", "classes", "features"].map(|key| spec.long(key));
     if spec.long("ones") > features {
-        return Err(format!(
-            "{} ones do not fit in {features} features",
-            spec.long("ones")
-        ));
+        return Err(format!("{} ones do not fit in {features} features", spec.long("ones")));
     }
     if spec.long("ones") == 0 {
         check_features(n, features)?;
     }
     if classes > n.max(1) {
-        return Err(format!(
-            "{classes} classes need at least as many nodes, not {n}"
-        ));
+        return Err(format!("{classes} classes need at least as many nodes, not {n}"));
     }
     Blocks::of(spec).check()
 }
@@ -104,9 +99,7 @@ impl Blocks {
     fn of(spec: &Spec) -> Self {
         let (n, classes) = (spec.count("n"), spec.count("classes"));
         Blocks {
-            sizes: (0..classes)
-                .map(|c| (c + 1) * n / classes - c * n / classes)
-                .collect(),
+            sizes: (0..classes).map(|c| (c + 1) * n / classes - c * n / classes).collect(),
             edges: spec.count("e"),
             homophily: spec.number("homophily"),
             skew: spec.number("skew"),
@@ -125,18 +118,12 @@ impl Blocks {
     }
 
     fn check(&self) -> std::result::Result<(), String> {
-        let inside: u64 = self
-            .sizes
-            .iter()
-            .map(|&size| unordered_pairs(size as u64))
-            .sum();
+        let inside: u64 = self.sizes.iter().map(|&size| unordered_pairs(size as u64)).sum();
         let room = [inside, unordered_pairs(self.n() as u64) - inside];
         let places = ["inside its classes", "between its classes"];
         for ((wanted, room), place) in self.wanted().into_iter().zip(room).zip(places) {
             if wanted as u64 > room {
-                return Err(format!(
-                    "the graph has room for {room} edges {place}, not {wanted}"
-                ));
+                return Err(format!("the graph has room for {room} edges {place}, not {wanted}"));
             }
         }
         Ok(())
@@ -173,9 +160,8 @@ impl<'a> Layout<'a> {
             Some(*end)
         }));
         let classes = blocks.sizes.iter().enumerate();
-        let class_at: Vec<u32> = classes
-            .flat_map(|(c, &size)| std::iter::repeat_n(c as u32, size))
-            .collect();
+        let class_at: Vec<u32> =
+            classes.flat_map(|(c, &size)| std::iter::repeat_n(c as u32, size)).collect();
         let node_at = Scramble::new(Rng::new(blocks.seed, "sbm nodes"), n as u64);
         let mut class_of = vec![0; n];
         for (slot, &class) in class_at.iter().enumerate() {
@@ -199,11 +185,7 @@ impl<'a> Layout<'a> {
         let graph = symmetric(n, edges, job, |draws, out| {
             for draw in draws {
                 let is_inside = kinds.at(draw as u64) < inside as u64;
-                let place = if is_inside {
-                    Where::Inside
-                } else {
-                    Where::Between
-                };
+                let place = if is_inside { Where::Inside } else { Where::Between };
                 if let Some([i, j]) = self.draw(draw as u64, place) {
                     out.push(i, j);
                 }
@@ -252,11 +234,7 @@ impl<'a> Layout<'a> {
     fn other(&self, own: u32, stream: &mut Stream) -> u32 {
         let [start, end] = [0, 1].map(|at| self.starts[own as usize + at]);
         let slot = stream.below(self.class_at.len() - (end - start));
-        self.class_at[if slot < start {
-            slot
-        } else {
-            slot + end - start
-        }]
+        self.class_at[if slot < start { slot } else { slot + end - start }]
     }
 
     /// How many edges inside classes and between them the graph lacks.
@@ -264,18 +242,14 @@ impl<'a> Layout<'a> {
         let inside = |rows: std::ops::Range<usize>| -> usize {
             let same = |i: usize| {
                 let cols = adjacency.row_cols(i).iter();
-                cols.filter(|&&j| self.class_of[j as usize] == self.class_of[i])
-                    .count()
+                cols.filter(|&&j| self.class_of[j as usize] == self.class_of[i]).count()
             };
             rows.map(same).sum()
         };
         let counts = job.threads.map(adjacency.slices(CHUNK_ENTRIES), inside);
         let inside = counts.into_iter().sum::<usize>() / 2;
         let [wanted_inside, wanted_between] = self.blocks.wanted();
-        [
-            wanted_inside - inside,
-            wanted_between - (adjacency.nnz() / 2 - inside),
-        ]
+        [wanted_inside - inside, wanted_between - (adjacency.nnz() / 2 - inside)]
     }
 
     /// As many edges more, none of which the graph has.
@@ -319,32 +293,20 @@ impl<'a> Layout<'a> {
 /// The graph with further edges, both ways.
 fn joined(adjacency: &Csr, further: &[[u32; 2]], job: &Job) -> Result<Graph> {
     let mut coo = Coo::new(Tags::Absent);
-    coo.extend(
-        adjacency.slices(CHUNK_ENTRIES),
-        job.threads,
-        |rows, chunk| {
-            for i in rows {
-                let places = adjacency.row_cols(i).iter().map(|&j| [i as u32, j]);
-                chunk.places.extend(places);
-            }
-            Ok(())
-        },
-    )?;
-    coo.extend(
-        ranges(further.len(), CHUNK_ENTRIES),
-        job.threads,
-        |range, chunk| {
-            let both = further[range].iter().flat_map(|&[i, j]| [[i, j], [j, i]]);
-            chunk.places.extend(both);
-            Ok(())
-        },
-    )?;
+    coo.extend(adjacency.slices(CHUNK_ENTRIES), job.threads, |rows, chunk| {
+        for i in rows {
+            let places = adjacency.row_cols(i).iter().map(|&j| [i as u32, j]);
+            chunk.places.extend(places);
+        }
+        Ok(())
+    })?;
+    coo.extend(ranges(further.len(), CHUNK_ENTRIES), job.threads, |range, chunk| {
+        let both = further[range].iter().flat_map(|&[i, j]| [[i, j], [j, i]]);
+        chunk.places.extend(both);
+        Ok(())
+    })?;
     let extent = square(adjacency.n_rows());
-    Ok(Graph::new(coo.into_csr(
-        extent,
-        Repeats::Merge,
-        job.threads,
-    )?))
+    Ok(Graph::new(coo.into_csr(extent, Repeats::Merge, job.threads)?))
 }
 
 #[cfg(test)]
@@ -384,10 +346,7 @@ mod tests {
         let degrees = made("sbm:n=4k,e=8k").graph().adjacency().row_lengths();
         assert!(degrees.iter().all(|&d| d > 0));
         assert!(degrees.iter().max() > Some(&60));
-        let even = made("sbm:n=4k,e=8k,skew=1")
-            .graph()
-            .adjacency()
-            .row_lengths();
+        let even = made("sbm:n=4k,e=8k,skew=1").graph().adjacency().row_lengths();
         assert!(even.iter().max() < Some(&20));
     }
 
@@ -403,10 +362,7 @@ mod tests {
             ("planetoid", [140, 500, 1000])
         );
         let small = made("sbm:n=100,e=400");
-        assert_eq!(
-            (small.splits()[0].name.as_str(), parts(&small)),
-            ("random", [60, 20, 20])
-        );
+        assert_eq!((small.splits()[0].name.as_str(), parts(&small)), ("random", [60, 20, 20]));
     }
 
     #[test]

@@ -90,10 +90,7 @@ mod tests {
         let scramble = Scramble::new(Rng::new(4, "test"), bound);
         let mut counts = [0_u32; 64];
         (0..64_000).for_each(|i| counts[(scramble.at(i) * 64 / bound) as usize] += 1);
-        let chi2: f64 = counts
-            .iter()
-            .map(|&c| (f64::from(c) - 1000.0).powi(2) / 1000.0)
-            .sum();
+        let chi2: f64 = counts.iter().map(|&c| (f64::from(c) - 1000.0).powi(2) / 1000.0).sum();
         assert!((25.0..110.0).contains(&chi2), "{chi2}");
     }
 
@@ -108,10 +105,7 @@ mod tests {
             let ordered: HashSet<_> = (0..ordered_pairs(n)).map(|p| ordered_pair(n, p)).collect();
             assert_eq!(ordered.len() as u64, n * (n - 1));
             let all = unordered.iter().chain(&ordered);
-            assert!(
-                all.into_iter()
-                    .all(|[i, j]| i != j && (*i.max(j) as u64) < n)
-            );
+            assert!(all.into_iter().all(|[i, j]| i != j && (*i.max(j) as u64) < n));
         }
     }
 }

@@ -54,12 +54,7 @@ pub(super) const fn count(
     (least, most): (u64, u64),
     about: &'static str,
 ) -> Param {
-    Param {
-        name,
-        default: Value::Count(default),
-        kind: Kind::Count(least, most),
-        about,
-    }
+    Param { name, default: Value::Count(default), kind: Kind::Count(least, most), about }
 }
 
 /// A parameter that is any number.
@@ -69,12 +64,7 @@ pub(super) const fn number(
     (least, most): (f64, f64),
     about: &'static str,
 ) -> Param {
-    Param {
-        name,
-        default: Value::Number(default),
-        kind: Kind::Number(least, most),
-        about,
-    }
+    Param { name, default: Value::Number(default), kind: Kind::Number(least, most), about }
 }
 
 impl Param {
@@ -104,11 +94,7 @@ fn read_number(text: &str) -> Option<f64> {
         'g' | 'G' | 'b' | 'B' => "e9",
         _ => "",
     };
-    let digits = if exponent.is_empty() {
-        text
-    } else {
-        &text[..text.len() - 1]
-    };
+    let digits = if exponent.is_empty() { text } else { &text[..text.len() - 1] };
     let plain = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '+' | 'e' | 'E');
     if !digits.chars().all(plain) {
         return None;
@@ -157,22 +143,13 @@ pub fn parse(spec: &str) -> Result<Spec> {
             let (at, value) = read_pair(generator, pair)?;
             if given[at].replace(value).is_some() {
                 let key = generator.params[at].name;
-                return Err(Error::argument(
-                    format!("{name}: '{key}'"),
-                    "is given twice",
-                ));
+                return Err(Error::argument(format!("{name}: '{key}'"), "is given twice"));
             }
         }
     }
     let defaults = generator.params.iter().map(|param| param.default);
-    let values = given
-        .iter()
-        .zip(defaults)
-        .map(|(given, default)| given.unwrap_or(default));
-    let spec = Spec {
-        generator,
-        values: values.collect(),
-    };
+    let values = given.iter().zip(defaults).map(|(given, default)| given.unwrap_or(default));
+    let spec = Spec { generator, values: values.collect() };
     (generator.check)(&spec).map_err(|problem| Error::argument(spec.to_string(), problem))?;
     Ok(spec)
 }
@@ -182,25 +159,16 @@ fn read_pair(generator: &Generator, pair: &str) -> Result<(usize, Value)> {
     let names: Vec<_> = generator.params.iter().map(|param| param.name).collect();
     let Some((key, text)) = pair.split_once('=') else {
         let problem = format!("is not key=value; known keys: {}", names.join(", "));
-        return Err(Error::argument(
-            format!("{}: '{}'", generator.name, pair.trim()),
-            problem,
-        ));
+        return Err(Error::argument(format!("{}: '{}'", generator.name, pair.trim()), problem));
     };
     let (key, text) = (key.trim(), text.trim());
     let Some(at) = names.iter().position(|name| *name == key) else {
         let problem = format!("no such key; {}", did_you_mean(key, &names));
-        return Err(Error::argument(
-            format!("{}: '{key}'", generator.name),
-            problem,
-        ));
+        return Err(Error::argument(format!("{}: '{key}'", generator.name), problem));
     };
     let value = generator.params[at].read(text);
     let what = || format!("{}: {key}={text}", generator.name);
-    Ok((
-        at,
-        value.map_err(|problem| Error::argument(what(), problem))?,
-    ))
+    Ok((at, value.map_err(|problem| Error::argument(what(), problem))?))
 }
 
 impl Spec {
@@ -211,11 +179,7 @@ impl Spec {
 
     /// The value of a parameter, if the generator has it.
     pub fn value(&self, name: &str) -> Option<Value> {
-        let at = self
-            .generator
-            .params
-            .iter()
-            .position(|param| param.name == name)?;
+        let at = self.generator.params.iter().position(|param| param.name == name)?;
         Some(self.values[at])
     }
 
@@ -246,12 +210,7 @@ impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.generator.name)?;
         for (i, (param, value)) in self.generator.params.iter().zip(&self.values).enumerate() {
-            write!(
-                f,
-                "{}{}={value}",
-                if i == 0 { ":" } else { "," },
-                param.name
-            )?;
+            write!(f, "{}{}={value}", if i == 0 { ":" } else { "," }, param.name)?;
         }
         Ok(())
     }
@@ -280,9 +239,7 @@ mod tests {
         ] {
             assert_eq!(read_count(text), Some(count), "{text}");
         }
-        for text in [
-            "", "k", "1.5", "-1", "1e99", "inf", "NaN", "1e6k", "12x", "1 000", "é",
-        ] {
+        for text in ["", "k", "1.5", "-1", "1e99", "inf", "NaN", "1e6k", "12x", "1 000", "é"] {
             assert_eq!(read_count(text), None, "{text}");
         }
         assert_eq!(read_number("0.57"), Some(0.57));
@@ -290,13 +247,7 @@ mod tests {
 
     #[test]
     fn a_spec_is_written_out_in_full_and_read_again() {
-        for spec in [
-            "rmat",
-            "rmat:",
-            "rmat:n=10k, e=50k",
-            "sbm:homophily=0.7,seed=9",
-            "grid",
-        ] {
+        for spec in ["rmat", "rmat:", "rmat:n=10k, e=50k", "sbm:homophily=0.7,seed=9", "grid"] {
             let spec = parse(spec).unwrap();
             let text = spec.to_string();
             assert_eq!(parse(&text).unwrap().to_string(), text);

@@ -53,10 +53,7 @@ impl Topics {
             }
             Ok(())
         })?;
-        let extent = Extent {
-            n_rows: Some(n),
-            n_cols: Some(self.width),
-        };
+        let extent = Extent { n_rows: Some(n), n_cols: Some(self.width) };
         coo.into_csr(extent, Repeats::Merge, job.threads)
     }
 
@@ -71,9 +68,8 @@ impl Topics {
                 move |_| normal()
             })
         };
-        let means: Vec<Vec<f32>> = (0..blocks.sizes.len())
-            .map(|class| mean(class).collect())
-            .collect();
+        let means: Vec<Vec<f32>> =
+            (0..blocks.sizes.len()).map(|class| mean(class).collect()).collect();
         let shape = [class_of.len(), width];
         Features::Dense(dense_by_rows(shape, job, |first, values| {
             for (i, row) in (first..).zip(values.chunks_mut(width)) {
@@ -151,9 +147,7 @@ mod tests {
     #[test]
     fn words_are_as_many_as_asked_and_tell_the_class_without_noise() {
         let set = made("sbm:n=2k,e=4k,features=700,ones=18,noise=0,classes=7");
-        let Some(Features::Sparse(x)) = set.features() else {
-            panic!("sparse")
-        };
+        let Some(Features::Sparse(x)) = set.features() else { panic!("sparse") };
         let mean = x.nnz() as f64 / 2000.0;
         assert!((17.0..=18.5).contains(&mean), "{mean}");
         let class = classes(&set);
@@ -167,9 +161,7 @@ mod tests {
     #[test]
     fn dense_features_are_the_class_mean_without_noise() {
         let set = made("sbm:n=300,e=600,features=4,noise=0,classes=3");
-        let Some(Features::Dense(x)) = set.features() else {
-            panic!("dense")
-        };
+        let Some(Features::Dense(x)) = set.features() else { panic!("dense") };
         let class = classes(&set);
         let first = |c| class.iter().position(|&of| of == c).unwrap();
         assert!((0..300).all(|i| x.row(i) == x.row(first(class[i]))));

@@ -39,12 +39,8 @@ pub struct LinkPlan {
 
 impl LinkPlan {
     /// 5 and 10 percent, as many negatives (Kipf and Welling 2016, VGAE).
-    pub const DEFAULT: LinkPlan = LinkPlan {
-        val: 0.05,
-        test: 0.1,
-        negatives: 1,
-        direction: Direction::Undirected,
-    };
+    pub const DEFAULT: LinkPlan =
+        LinkPlan { val: 0.05, test: 0.1, negatives: 1, direction: Direction::Undirected };
 }
 
 /// The parts of a graph's edges, as `[source, target]`; undirected ones have the smaller node first.
@@ -82,17 +78,8 @@ pub fn links(graph: &Graph, plan: &LinkPlan, seed: u64, job: &Job) -> Result<Lin
     let message = without(graph.adjacency(), &held, plan.direction, job)?;
     let mut test = held.split_off(n_val);
     let mut val = held;
-    [&mut edges, &mut val, &mut test]
-        .into_iter()
-        .for_each(|part| part.sort_unstable());
-    Ok(LinkSplit {
-        message,
-        train: edges,
-        val,
-        test,
-        val_negatives,
-        test_negatives,
-    })
+    [&mut edges, &mut val, &mut test].into_iter().for_each(|part| part.sort_unstable());
+    Ok(LinkSplit { message, train: edges, val, test, val_negatives, test_negatives })
 }
 
 /// The adjacency with sorted and distinct columns, if it can be split as asked.
@@ -105,11 +92,7 @@ fn checked(graph: &Graph, plan: &LinkPlan, threads: &Threads) -> Result<Csr> {
             "the graph is not symmetric; make it undirected first, or split it as directed";
         return Err(Error::argument("link split", problem));
     }
-    Ok(adjacency
-        .as_ref()
-        .clone()
-        .without_order()
-        .sorted(Repeats::Merge, threads))
+    Ok(adjacency.as_ref().clone().without_order().sorted(Repeats::Merge, threads))
 }
 
 /// Sizes of the validation and test parts of `edges` pairs.
@@ -118,30 +101,19 @@ fn sizes(plan: &LinkPlan, edges: usize) -> Result<[usize; 2]> {
     let what = || format!("link split {}/{}", plan.val, plan.test);
     let possible = shares.iter().all(|share| (0.0..=1.0).contains(share));
     if !possible || shares.iter().sum::<f64>() >= 1.0 {
-        return Err(Error::argument(
-            what(),
-            "the shares must be 0 or more and below 1 together",
-        ));
+        return Err(Error::argument(what(), "the shares must be 0 or more and below 1 together"));
     }
     let counts = shares.map(|share| (share * edges as f64).round() as usize);
-    let lost = shares
-        .iter()
-        .zip(counts)
-        .any(|(share, count)| *share > 0.0 && count == 0);
+    let lost = shares.iter().zip(counts).any(|(share, count)| *share > 0.0 && count == 0);
     if lost || counts.iter().sum::<usize>() >= edges {
-        return Err(Error::argument(
-            what(),
-            format!("{edges} edges are too few for it"),
-        ));
+        return Err(Error::argument(what(), format!("{edges} edges are too few for it")));
     }
     Ok(counts)
 }
 
 /// The edges without self-loops, undirected ones once.
 fn positives(adjacency: &Csr, direction: Direction) -> Vec<[u32; 2]> {
-    let edges = adjacency
-        .entries()
-        .map(|(target, source, _)| [source as u32, target as u32]);
+    let edges = adjacency.entries().map(|(target, source, _)| [source as u32, target as u32]);
     let wanted = |[source, target]: &[u32; 2]| match direction {
         Direction::Undirected => source < target,
         Direction::Directed => source != target,
@@ -175,10 +147,7 @@ fn non_edges(
         Direction::Directed => ordered_pair(n, p),
     };
     let is_edge = |[source, target]: &[u32; 2]| {
-        adjacency
-            .row_cols(*target as usize)
-            .binary_search(source)
-            .is_ok()
+        adjacency.row_cols(*target as usize).binary_search(source).is_ok()
     };
     let walk = (0..pairs).map(|p| pair(order.at(p)));
     Ok(walk.filter(|pair| !is_edge(pair)).take(wanted).collect())
@@ -209,15 +178,8 @@ fn without(adjacency: &Csr, held: &[[u32; 2]], direction: Direction, job: &Job) 
         }
         Ok(())
     })?;
-    let extent = Extent {
-        n_rows: Some(adjacency.n_rows()),
-        n_cols: Some(adjacency.n_cols()),
-    };
-    Ok(Graph::new(coo.into_csr(
-        extent,
-        Repeats::Keep,
-        job.threads,
-    )?))
+    let extent = Extent { n_rows: Some(adjacency.n_rows()), n_cols: Some(adjacency.n_cols()) };
+    Ok(Graph::new(coo.into_csr(extent, Repeats::Keep, job.threads)?))
 }
 
 #[cfg(test)]
@@ -237,25 +199,16 @@ mod tests {
     }
 
     fn edges_of(graph: &Graph) -> HashSet<[u32; 2]> {
-        graph
-            .adjacency()
-            .entries()
-            .map(|(i, j, _)| [j as u32, i as u32])
-            .collect()
+        graph.adjacency().entries().map(|(i, j, _)| [j as u32, i as u32]).collect()
     }
 
     #[test]
     fn undirected_edges_go_to_one_part_as_pairs() {
         let whole = graph("er:n=200,e=1000");
         let parts = split(&whole, &LinkPlan::DEFAULT).unwrap();
-        assert_eq!(
-            [&parts.train, &parts.val, &parts.test].map(Vec::len),
-            [850, 50, 100]
-        );
-        let all: HashSet<_> = [&parts.train, &parts.val, &parts.test]
-            .into_iter()
-            .flatten()
-            .collect();
+        assert_eq!([&parts.train, &parts.val, &parts.test].map(Vec::len), [850, 50, 100]);
+        let all: HashSet<_> =
+            [&parts.train, &parts.val, &parts.test].into_iter().flatten().collect();
         assert!(all.len() == 1000 && all.iter().all(|[i, j]| i < j));
         let message = edges_of(&parts.message);
         assert_eq!(message.len(), 1700);
@@ -266,52 +219,26 @@ mod tests {
                 .all(|&[i, j]| message.contains(&[i, j]) && message.contains(&[j, i]))
         );
         let edges = edges_of(&whole);
-        let negatives: Vec<_> = parts
-            .val_negatives
-            .iter()
-            .chain(&parts.test_negatives)
-            .collect();
-        assert_eq!(
-            (parts.val_negatives.len(), parts.test_negatives.len()),
-            (50, 100)
-        );
+        let negatives: Vec<_> = parts.val_negatives.iter().chain(&parts.test_negatives).collect();
+        assert_eq!((parts.val_negatives.len(), parts.test_negatives.len()), (50, 100));
         assert_eq!(negatives.iter().collect::<HashSet<_>>().len(), 150);
-        assert!(
-            negatives
-                .iter()
-                .all(|pair| pair[0] < pair[1] && !edges.contains(*pair))
-        );
+        assert!(negatives.iter().all(|pair| pair[0] < pair[1] && !edges.contains(*pair)));
         assert_eq!(parts.test, split(&whole, &LinkPlan::DEFAULT).unwrap().test);
     }
 
     #[test]
     fn directed_edges_are_split_one_by_one() {
-        let list: Vec<(u32, u32)> = (0..100)
-            .flat_map(|i| [(i, (i + 1) % 100), (i, (i + 7) % 100), (i, i)])
-            .collect();
+        let list: Vec<(u32, u32)> =
+            (0..100).flat_map(|i| [(i, (i + 1) % 100), (i, (i + 7) % 100), (i, i)]).collect();
         let whole = Graph::from_edges(100, &list).unwrap();
-        let plan = LinkPlan {
-            val: 0.1,
-            test: 0.2,
-            negatives: 3,
-            direction: Direction::Directed,
-        };
+        let plan = LinkPlan { val: 0.1, test: 0.2, negatives: 3, direction: Direction::Directed };
         let parts = split(&whole, &plan).unwrap();
-        assert_eq!(
-            [&parts.train, &parts.val, &parts.test].map(Vec::len),
-            [140, 20, 40]
-        );
-        assert_eq!(
-            (parts.val_negatives.len(), parts.test_negatives.len()),
-            (60, 120)
-        );
+        assert_eq!([&parts.train, &parts.val, &parts.test].map(Vec::len), [140, 20, 40]);
+        assert_eq!((parts.val_negatives.len(), parts.test_negatives.len()), (60, 120));
         let edges = edges_of(&whole);
         assert!(parts.test.iter().all(|pair| edges.contains(pair)));
         assert!(
-            parts
-                .test_negatives
-                .iter()
-                .all(|pair| pair[0] != pair[1] && !edges.contains(pair))
+            parts.test_negatives.iter().all(|pair| pair[0] != pair[1] && !edges.contains(pair))
         );
         // The self-loops stay.
         assert_eq!(parts.message.n_edges(), 240);
@@ -322,18 +249,11 @@ mod tests {
     #[test]
     fn dense_graphs_give_their_last_non_edges_or_say_that_they_cannot() {
         let nearly_complete = graph("er:n=60,e=1750");
-        let plan = LinkPlan {
-            val: 0.004,
-            test: 0.007,
-            ..LinkPlan::DEFAULT
-        };
+        let plan = LinkPlan { val: 0.004, test: 0.007, ..LinkPlan::DEFAULT };
         let parts = split(&nearly_complete, &plan).unwrap();
         assert_eq!(parts.val_negatives.len() + parts.test_negatives.len(), 19);
         let error = split(&nearly_complete, &LinkPlan::DEFAULT).unwrap_err();
-        assert!(
-            error.to_string().contains("only 20 pairs are no edges"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("only 20 pairs are no edges"), "{error}");
     }
 
     #[test]
@@ -342,41 +262,17 @@ mod tests {
         assert!(split(&few, &LinkPlan::DEFAULT).is_err());
         let some = graph("er:n=50,e=100");
         for (val, test) in [(0.5, 0.5), (-0.1, 0.2), (f64::NAN, 0.1)] {
-            assert!(
-                split(
-                    &some,
-                    &LinkPlan {
-                        val,
-                        test,
-                        ..LinkPlan::DEFAULT
-                    }
-                )
-                .is_err()
-            );
+            assert!(split(&some, &LinkPlan { val, test, ..LinkPlan::DEFAULT }).is_err());
         }
     }
 
     #[test]
     fn weights_stay_with_their_edges() {
         let ring = graph("grid:rows=1,cols=40");
-        let weights: Vec<f32> = ring
-            .adjacency()
-            .entries()
-            .map(|(i, j, _)| (i + j) as f32)
-            .collect();
-        let weighted = ring
-            .adjacency()
-            .as_ref()
-            .clone()
-            .with_values(Some(weights.into()))
-            .unwrap();
+        let weights: Vec<f32> =
+            ring.adjacency().entries().map(|(i, j, _)| (i + j) as f32).collect();
+        let weighted = ring.adjacency().as_ref().clone().with_values(Some(weights.into())).unwrap();
         let parts = split(&Graph::new(weighted), &LinkPlan::DEFAULT).unwrap();
-        assert!(
-            parts
-                .message
-                .adjacency()
-                .entries()
-                .all(|(i, j, w)| w == (i + j) as f32)
-        );
+        assert!(parts.message.adjacency().entries().all(|(i, j, w)| w == (i + j) as f32));
     }
 }

@@ -19,10 +19,7 @@ use crate::splits::{self, Fractions};
 pub fn row_normalize(set: Dataset, job: &Job) -> Result<Dataset> {
     let normalized = match set.features() {
         None => {
-            return Err(Error::argument(
-                "row normalisation",
-                "the data set has no features",
-            ));
+            return Err(Error::argument("row normalisation", "the data set has no features"));
         }
         Some(Features::Dense(x)) => Features::Dense(normalized_dense(x.clone())),
         Some(Features::Sparse(x)) => normalized_sparse(x, job.threads)?,
@@ -92,10 +89,7 @@ impl FeatureSource {
             None if text == "degree" => return Ok(FeatureSource::Degree(Self::DEGREE_WIDTH)),
             None => ("random", text),
         };
-        let width = width
-            .parse()
-            .ok()
-            .filter(|width| (1..=1 << 20).contains(width));
+        let width = width.parse().ok().filter(|width| (1..=1 << 20).contains(width));
         match (kind, width) {
             ("degree", Some(width)) => Ok(FeatureSource::Degree(width)),
             ("random", Some(width)) => Ok(FeatureSource::Random(width)),
@@ -123,20 +117,13 @@ pub fn features_from(set: Dataset, source: FeatureSource, seed: u64, job: &Job) 
 fn one_hot_degree(set: &Dataset, width: usize, job: &Job) -> Result<Csr> {
     let degrees = set.graph().adjacency().row_lengths();
     let mut coo = Coo::new(Tags::Absent);
-    coo.extend(
-        ranges(degrees.len(), CHUNK_ENTRIES),
-        job.threads,
-        |rows, chunk| {
-            for i in rows {
-                chunk.push(i as u32, degrees[i].min(width as u32 - 1));
-            }
-            Ok(())
-        },
-    )?;
-    let extent = Extent {
-        n_rows: Some(degrees.len()),
-        n_cols: Some(width),
-    };
+    coo.extend(ranges(degrees.len(), CHUNK_ENTRIES), job.threads, |rows, chunk| {
+        for i in rows {
+            chunk.push(i as u32, degrees[i].min(width as u32 - 1));
+        }
+        Ok(())
+    })?;
+    let extent = Extent { n_rows: Some(degrees.len()), n_cols: Some(width) };
     coo.into_csr(extent, Repeats::Keep, job.threads)
 }
 
@@ -146,19 +133,12 @@ fn one_hot_degree(set: &Dataset, width: usize, job: &Job) -> Result<Csr> {
 /// When there are no classes or no items.
 pub fn random_labels(set: Dataset, classes: usize, seed: u64) -> Result<Dataset> {
     if classes == 0 || i32::try_from(classes).is_err() {
-        return Err(Error::argument(
-            format!("classes = {classes}"),
-            "1 or more would be right",
-        ));
+        return Err(Error::argument(format!("classes = {classes}"), "1 or more would be right"));
     }
     let labels = draw::random_labels(set.n_items(), classes, seed);
     let split = splits::random(&labels, Fractions::DEFAULT, seed)?;
     let set = set.with_labels(labels)?;
-    if set.splits().is_empty() {
-        set.with_split(split)
-    } else {
-        Ok(set)
-    }
+    if set.splits().is_empty() { set.with_split(split) } else { Ok(set) }
 }
 
 #[cfg(test)]
@@ -189,31 +169,16 @@ mod tests {
         assert!((found.at(1, 0) - 0.5).abs() < 1e-6 && (found.at(1, 1) - 0.1).abs() < 1e-6);
 
         let threads = Threads::one();
-        let coo = Coo::from_slices(
-            &[0, 0, 0, 1],
-            &[0, 0, 2, 1],
-            Some(&[1.0, 2.0, 1.0, 0.5]),
-            &threads,
-        );
-        let extent = Extent {
-            n_rows: Some(2),
-            n_cols: Some(3),
-        };
-        let sparse = coo
-            .unwrap()
-            .into_csr(extent, Repeats::Keep, &threads)
-            .unwrap();
+        let coo =
+            Coo::from_slices(&[0, 0, 0, 1], &[0, 0, 2, 1], Some(&[1.0, 2.0, 1.0, 0.5]), &threads);
+        let extent = Extent { n_rows: Some(2), n_cols: Some(3) };
+        let sparse = coo.unwrap().into_csr(extent, Repeats::Keep, &threads).unwrap();
         let set = quiet(|job| row_normalize(with(Features::Sparse(sparse.clone())), job));
         assert!(matches!(set.features(), Some(Features::Sparse(_))));
         let found = set.features().unwrap().to_dense();
-        assert_eq!(
-            (found.row(0), found.row(1)),
-            (&[0.75, 0.0, 0.25][..], &[0.0, 0.5, 0.0][..])
-        );
+        assert_eq!((found.row(0), found.row(1)), (&[0.75, 0.0, 0.25][..], &[0.0, 0.5, 0.0][..]));
 
-        let negative = sparse
-            .with_values(Some(vec![1.0, 2.0, -1.0, 0.5].into()))
-            .unwrap();
+        let negative = sparse.with_values(Some(vec![1.0, 2.0, -1.0, 0.5].into())).unwrap();
         let set = quiet(|job| row_normalize(with(Features::Sparse(negative)), job));
         let found = set.features().unwrap().to_dense();
         assert_eq!(found.row(0), [0.8, 0.2, 0.0]);
@@ -225,15 +190,7 @@ mod tests {
         let source = |text| FeatureSource::parse(text).unwrap();
         assert_eq!(source("degree"), FeatureSource::Degree(64));
         assert_eq!(source("random:8"), source("8"));
-        for bad in [
-            "",
-            "0",
-            "random:",
-            "random:x",
-            "learned:8",
-            "x.npy",
-            "random:2000000",
-        ] {
+        for bad in ["", "0", "random:", "random:x", "learned:8", "x.npy", "random:2000000"] {
             assert!(FeatureSource::parse(bad).is_err(), "{bad}");
         }
         let random = quiet(|job| features_from(bare(), source("8"), 1, job));
@@ -241,10 +198,7 @@ mod tests {
         let degree = quiet(|job| features_from(bare(), FeatureSource::Degree(2), 1, job));
         assert_eq!(degree.features().unwrap().to_dense().row(2), [0.0, 1.0]);
         let labelled = random_labels(bare(), 3, 1).unwrap();
-        assert_eq!(
-            (labelled.labels().unwrap().width(), labelled.splits().len()),
-            (3, 1)
-        );
+        assert_eq!((labelled.labels().unwrap().width(), labelled.splits().len()), (3, 1));
         assert!(random_labels(bare(), 0, 1).is_err());
     }
 }

@@ -1,0 +1,130 @@
+//! A graph as what `scipy.sparse.load_npz` reads.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Seek, Write};
+use std::path::Path;
+
+use lacis_core::{Csr, Dataset, Error, Result};
+use zip::result::ZipError;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
+
+use crate::Job;
+use crate::npy::{self, Item};
+
+/// Writes a data set's graph as a SciPy sparse matrix (csr; entry `(i, j)` is an edge from `i` to
+/// `j`). The file appears under its name when it is complete, and not before.
+///
+/// # Errors
+/// When the system refuses, or the watcher stops the work.
+pub fn write_scipy(dataset: &Dataset, path: &Path, job: &Job) -> Result<()> {
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = Path::new(&partial);
+    let file = File::create(partial).map_err(|e| Error::io("create", partial, e))?;
+    let written = write_scipy_to(dataset, BufWriter::new(file), path, job)
+        .and_then(|()| std::fs::rename(partial, path).map_err(|e| Error::io("rename to", path, e)));
+    if written.is_err() {
+        // What is left of a failed attempt; the first error is the one to tell.
+        let _ = std::fs::remove_file(partial);
+    }
+    written
+}
+
+/// As [`write_scipy`], into anything; `path` is what errors name.
+///
+/// # Errors
+/// When the sink refuses, or the watcher stops the work.
+pub fn write_scipy_to(
+    dataset: &Dataset,
+    out: impl Write + Seek,
+    path: &Path,
+    job: &Job,
+) -> Result<()> {
+    let matrix = dataset.graph().transpose(job.threads);
+    let mut members = Members { zip: ZipWriter::new(out), path, job, written: 0 };
+    let narrow = [matrix.n_rows(), matrix.n_cols(), matrix.nnz()]
+        .iter()
+        .all(|&count| i32::try_from(count).is_ok());
+    if narrow {
+        members.indices(matrix, |index| index as i32)?;
+    } else {
+        members.indices(matrix, |index| index as i64)?;
+    }
+    members.start("format", "|S3", &[])?;
+    members.bytes(b"csr")?;
+    let shape = [matrix.n_rows() as i64, matrix.n_cols() as i64];
+    members.array("shape", &shape, |extent| extent)?;
+    match matrix.values() {
+        Some(values) => members.array("data", values, |value| value)?,
+        None => members.array("data", matrix.cols(), |_| 1.0f32)?,
+    }
+    members.finish()
+}
+
+/// An archive on its way out.
+struct Members<'a, W: Write + Seek> {
+    zip: ZipWriter<W>,
+    path: &'a Path,
+    job: &'a Job<'a>,
+    written: u64,
+}
+
+impl<W: Write + Seek> Members<'_, W> {
+    /// Both index arrays of a matrix, in one type.
+    fn indices<T: Item>(&mut self, matrix: &Csr, index: impl Fn(u64) -> T) -> Result<()> {
+        self.array("indices", matrix.cols(), |col| index(u64::from(col)))?;
+        self.array("indptr", &matrix.row_ptr().to_vec(), index)
+    }
+
+    /// A vector, item by item made of another.
+    fn array<S: Copy, T: Item>(
+        &mut self,
+        name: &str,
+        items: &[S],
+        make: impl Fn(S) -> T,
+    ) -> Result<()> {
+        const CHUNK: usize = 1 << 16;
+        self.start(name, &npy::descr::<T>(), &[items.len()])?;
+        let mut made = Vec::with_capacity(CHUNK.min(items.len()));
+        for chunk in items.chunks(CHUNK) {
+            made.clear();
+            made.extend(chunk.iter().map(|&item| make(item)));
+            self.bytes(bytemuck::cast_slice(&made))?;
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, name: &str, descr: &str, shape: &[usize]) -> Result<()> {
+        // Whether a member passes 4 GiB must be known before it is written.
+        const WIDEST_ITEM: u64 = 8;
+        const SMALL: u64 = u32::MAX as u64 / 2;
+        let items = shape.first().map_or(1, |&len| len as u64);
+        let options = SimpleFileOptions::default()
+            .compression_method(CompressionMethod::Stored)
+            .large_file(items > SMALL / WIDEST_ITEM);
+        let started = self.zip.start_file(format!("{name}.npy"), options);
+        started.map_err(|error| self.refused(error))?;
+        npy::write_header(&mut self.zip, descr, shape).map_err(|error| self.failed(error))
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        self.zip.write_all(bytes).map_err(|error| self.failed(error))?;
+        self.written += bytes.len() as u64;
+        self.job.tick(self.written, None)
+    }
+
+    fn finish(self) -> Result<()> {
+        let path = self.path;
+        let out = self.zip.finish().map_err(|error| Error::io("write", path, error.into()));
+        out?.flush().map_err(|error| Error::io("write", path, error))
+    }
+
+    fn refused(&self, error: ZipError) -> Error {
+        self.failed(error.into())
+    }
+
+    fn failed(&self, error: io::Error) -> Error {
+        Error::io("write", self.path, error)
+    }
+}
