@@ -1,0 +1,160 @@
+//! What the user may type. The doc comments are the help texts.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use serde::Serialize;
+
+/// Graph neural networks, planned for the graph, the sizes and the machine they meet.
+#[derive(Parser)]
+#[command(name = "lacis", version, propagate_version = true, subcommand_required = false)]
+#[command(after_help = "`lacis` alone prints a few lines to try.")]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub verb: Option<Verb>,
+}
+
+/// Flags of every command.
+#[derive(Args, Clone, Serialize)]
+#[command(next_help_heading = "Every command")]
+pub struct Global {
+    /// Threads to use [default: what affinity, cgroup, OMP_NUM_THREADS and SLURM leave]
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub threads: Option<u16>,
+    /// Print JSON lines for programs instead of text for people
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// No progress, no notes; results and errors only
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// Say more about what is done
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    pub verbose: bool,
+}
+
+#[derive(Subcommand)]
+pub enum Verb {
+    /// List, look at, make, convert and check graph data
+    #[command(subcommand)]
+    Data(DataVerb),
+    /// What this machine has, and what Lacis will use of it
+    Doctor,
+    /// Print a completion script for a shell
+    #[command(after_help = "Try:  source <(lacis completions bash)")]
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+}
+
+const DATA_HELP: &str = "\
+DATA is a path, a built-in set or a generator; an existing path wins:
+  lacis data info ~/planetoid/cora       a folder or file of a known format
+  lacis data info karate                 a built-in set
+  lacis data info sbm:n=10k,classes=5    a generator
+`lacis data list` shows all of them.";
+
+#[derive(Subcommand)]
+pub enum DataVerb {
+    /// Built-in sets, generators and file formats
+    List,
+    /// Sizes, degrees, features, labels and splits of a graph
+    #[command(after_help = DATA_HELP)]
+    Info {
+        #[command(flatten)]
+        source: Source,
+    },
+    /// Make a graph with a generator and save it
+    #[command(
+        after_help = "Try:  lacis data generate rmat:n=100k,e=1M,seed=1 -o big\n\n`lacis data list` shows the generators and what they take."
+    )]
+    Generate {
+        /// The generator and its numbers, for example sbm:n=10k,e=100k,classes=5,seed=1
+        spec: String,
+        #[command(flatten)]
+        changes: Changes,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Read a graph in one format and save it in another
+    #[command(
+        after_help = "Without an ending, -o names a folder in Lacis's own format, which opens in milliseconds.\n\nTry:  lacis data convert edges.csv.gz --undirected -o my-graph"
+    )]
+    Convert {
+        #[command(flatten)]
+        source: Source,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Read graphs whole and say what, if anything, is wrong with them
+    #[command(after_help = "Exit code 0 if all are sound, 1 if not.")]
+    Validate {
+        /// Paths, built-in sets or generators
+        #[arg(required = true, value_name = "DATA")]
+        data: Vec<String>,
+        /// Read as this format instead of the one it looks like
+        #[arg(long, value_name = "NAME")]
+        format: Option<String>,
+    },
+}
+
+/// Where a graph comes from.
+#[derive(Args, Clone, Serialize)]
+pub struct Source {
+    /// A path, a built-in set or a generator
+    #[arg(default_value = "cora-like")]
+    pub data: String,
+    /// Read as this format instead of the one it looks like
+    #[arg(long, value_name = "NAME")]
+    pub format: Option<String>,
+    #[command(flatten)]
+    pub changes: Changes,
+}
+
+/// What to change about a graph after reading it, in this order.
+#[derive(Args, Clone, Serialize)]
+#[command(next_help_heading = "Changes to the graph, in this order")]
+pub struct Changes {
+    /// Use or drop the weights of edges
+    #[arg(long, value_name = "use|ignore", default_value = "use", value_parser = ["use", "ignore"])]
+    pub edge_weights: String,
+    /// Add the reverse of every edge
+    #[arg(long)]
+    pub undirected: bool,
+    /// Keep only the largest connected part
+    #[arg(long)]
+    pub largest_component: bool,
+    /// Add a loop to every node that has none
+    #[arg(long)]
+    pub self_loops: bool,
+    /// Features for a graph: F random ones, `degree`, or a FILE.npy
+    #[arg(long, value_name = "F|random:F|degree|FILE.npy")]
+    pub features: Option<String>,
+    /// Random labels of C classes
+    #[arg(long, value_name = "C")]
+    pub classes: Option<u32>,
+    /// Make each row of features sum to one
+    #[arg(long)]
+    pub row_normalize: bool,
+    /// Seed of random features and labels
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+}
+
+/// Where a graph goes.
+#[derive(Args, Clone, Serialize)]
+pub struct Target {
+    /// The file or folder to write; its ending chooses the format
+    #[arg(short, long = "output", value_name = "PATH")]
+    pub output: PathBuf,
+    /// Write this format instead of the one the ending means
+    #[arg(long, value_name = "NAME")]
+    pub to: Option<String>,
+    /// Replace what is there
+    #[arg(long)]
+    pub overwrite: bool,
+}

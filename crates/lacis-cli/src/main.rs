@@ -1,0 +1,71 @@
+//! The command `lacis`: arguments in, results out; no algorithms.
+#![forbid(unsafe_code)]
+
+mod args;
+mod data;
+mod doctor;
+mod machine;
+mod out;
+mod progress;
+mod welcome;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use lacis::Error;
+
+use args::{Cli, Verb};
+use out::{Failure, Out, Outcome};
+use progress::Stop;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(misuse) => return answer_misuse(&misuse),
+    };
+    let out = Out { json: cli.global.json, quiet: cli.global.quiet };
+    let stop = Stop::listen();
+    match run(&cli, &out, &stop) {
+        Ok(()) | Err(Failure::ClosedPipe) => ExitCode::SUCCESS,
+        Err(Failure::Found) => ExitCode::FAILURE,
+        Err(Failure::Error(error)) => {
+            out.error(&error);
+            match error {
+                Error::Interrupted => ExitCode::from(stop.exit_code()),
+                Error::Argument { .. } => ExitCode::from(2),
+                _ => ExitCode::FAILURE,
+            }
+        }
+    }
+}
+
+fn run(cli: &Cli, out: &Out, stop: &Stop) -> Outcome {
+    match &cli.verb {
+        None => welcome::print(out),
+        Some(Verb::Data(verb)) => data::run(verb, &cli.global, out, stop),
+        Some(Verb::Doctor) => doctor::run(&cli.global, out),
+        Some(Verb::Completions { shell }) => completions(*shell),
+    }
+}
+
+fn completions(shell: clap_complete::Shell) -> Outcome {
+    use std::io::Write;
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "lacis", &mut script);
+    Ok(std::io::stdout().write_all(&script)?)
+}
+
+/// Help and version go to stdout, misuse to stderr with exit code 2, as JSON too where asked for.
+fn answer_misuse(misuse: &clap::Error) -> ExitCode {
+    if misuse.use_stderr() && std::env::args().any(|arg| arg == "--json") {
+        let text = misuse.render().to_string();
+        let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+        let message = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        let hint = lines.next().map(|line| line.trim().to_owned());
+        let body = serde_json::json!({ "kind": "usage", "message": message, "hint": hint });
+        let _ = Out { json: true, quiet: true }.event("error", &body);
+    }
+    // A closed pipe is the only way this fails, and ends quietly.
+    let _ = misuse.print();
+    ExitCode::from(misuse.exit_code() as u8)
+}

@@ -1,0 +1,116 @@
+//! Who watches long work: a bar on a terminal, a plain line now and then elsewhere, and Ctrl-C.
+
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lacis::data::Watch;
+
+/// Work that ends sooner needs no bar.
+const PATIENCE: Duration = Duration::from_millis(400);
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// The signal that asked us to stop, or 0.
+#[derive(Clone, Default)]
+pub struct Stop(Arc<AtomicUsize>);
+
+impl Stop {
+    /// Listens for Ctrl-C and SIGTERM: the first asks the work to stop, a second ends the process.
+    pub fn listen() -> Self {
+        use signal_hook::consts::{SIGINT, SIGTERM};
+        let stop = Stop::default();
+        for signal in [SIGINT, SIGTERM] {
+            let second = Arc::new(std::sync::atomic::AtomicBool::new(false));
+            // The order matters: the first signal finds `second` false, then sets it.
+            let _ = signal_hook::flag::register_conditional_default(signal, second.clone());
+            let _ = signal_hook::flag::register(signal, second);
+            let _ = signal_hook::flag::register_usize(signal, stop.0.clone(), signal as usize);
+        }
+        stop
+    }
+
+    /// The exit code of an interrupted command: 128 and the signal's number.
+    pub fn exit_code(&self) -> u8 {
+        match self.0.load(Ordering::Relaxed) {
+            0 => 130,
+            signal => 128 + signal as u8,
+        }
+    }
+}
+
+enum Show {
+    Nothing,
+    Bar(ProgressBar),
+    Lines(Mutex<Instant>),
+}
+
+/// Shows how far some work is.
+pub struct Meter {
+    show: Show,
+    doing: &'static str,
+    begun: Instant,
+    stop: Stop,
+}
+
+impl Meter {
+    pub fn new(doing: &'static str, quiet: bool, stop: Stop) -> Self {
+        let show = match (quiet, std::io::stderr().is_terminal()) {
+            (true, _) => Show::Nothing,
+            (false, true) => Show::Bar(bar(doing)),
+            (false, false) => Show::Lines(Mutex::new(Instant::now())),
+        };
+        Meter { show, doing, begun: Instant::now(), stop }
+    }
+}
+
+fn bar(doing: &'static str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+    let style = "{msg} {bytes} of {total_bytes} {wide_bar} {bytes_per_sec}, {eta} left";
+    bar.set_style(
+        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()),
+    );
+    bar.set_message(doing);
+    bar
+}
+
+impl Watch for Meter {
+    fn progress(&self, done: u64, total: Option<u64>) {
+        match &self.show {
+            Show::Nothing => {}
+            Show::Bar(bar) => {
+                if bar.is_hidden() && self.begun.elapsed() > PATIENCE {
+                    bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+                }
+                if let Some(total) = total {
+                    bar.set_length(total);
+                }
+                bar.set_position(done);
+            }
+            Show::Lines(last) => {
+                let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+                if last.elapsed() >= LINE_EVERY {
+                    *last = Instant::now();
+                    let done = crate::out::bytes(done as usize);
+                    let of = total.map_or(String::new(), |total| {
+                        format!(" of {}", crate::out::bytes(total as usize))
+                    });
+                    let _ = writeln!(std::io::stderr(), "{} {done}{of}", self.doing);
+                }
+            }
+        }
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.0.load(Ordering::Relaxed) != 0
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        if let Show::Bar(bar) = &self.show {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! What `lacis` alone says.
+
+use crate::out::{Out, Outcome};
+
+const WELCOME: &str = "\
+Lacis plans graph neural networks for the graph, the sizes and the machine they meet.
+
+Try:
+  lacis data info                     the built-in example, a synthetic stand-in for Cora
+  lacis data info PATH                your own graph: edge list, .mtx, .npz, Planetoid folder, …
+  lacis data convert PATH -o my-graph save it in a format that opens in milliseconds
+  lacis data generate rmat:n=100k,e=1M -o big
+  lacis data list                     sets, generators and formats
+  lacis doctor                        what this machine has
+
+`lacis --help` shows all commands, `lacis COMMAND --help` one of them.";
+
+pub fn print(out: &Out) -> Outcome {
+    out.start("", &serde_json::Value::Null)?;
+    out.line(WELCOME)
+}

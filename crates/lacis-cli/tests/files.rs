@@ -1,0 +1,139 @@
+//! Converting and validating files, and being interrupted while at it.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::{command, events, lacis, text};
+
+fn sizes_of(data: &str) -> (u64, u64) {
+    let info = &events(&["data", "info", data, "--json"])[1];
+    (info["nodes"].as_u64().unwrap(), info["edges"].as_u64().unwrap())
+}
+
+#[test]
+fn every_written_format_reads_back_as_the_same_graph() {
+    let dir = tempfile::tempdir().unwrap();
+    let graph = dir.path().join("graph");
+    let spec = "sbm:n=300,e=900,classes=3,features=20,seed=4";
+    assert_eq!(lacis(&["data", "generate", spec, "-o", text(&graph)]).code, Some(0));
+    for name in ["g.npz", "g.mtx", "g.txt", "g.csv", "g.tsv.gz", "g.mtx.zst", "g.lacis"] {
+        let (there, back) = (dir.path().join(name), dir.path().join(format!("back-{name}")));
+        let to = lacis(&["data", "convert", text(&graph), "-o", text(&there)]);
+        assert_eq!(to.code, Some(0), "{name}: {}", to.err);
+        let lost = to.err.contains("no place for features, labels");
+        assert_eq!(lost, name != "g.lacis", "{}", to.err);
+        let from = lacis(&["data", "convert", text(&there), "--to", "lacis", "-o", text(&back)]);
+        assert_eq!(from.code, Some(0), "{name}: {}", from.err);
+        for array in ["adjacency.row_ptr.npy", "adjacency.cols.npy"] {
+            let bytes = |folder: &Path| std::fs::read(folder.join(array)).unwrap();
+            assert!(bytes(&back) == bytes(&graph), "{name}: {array}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_overwritten_unless_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("g");
+    let convert = |data: &str, more: &[&str]| {
+        lacis(&[&["data", "convert", data, "-o", text(&target)], more].concat())
+    };
+    assert_eq!(convert("karate", &[]).code, Some(0));
+    let again = convert("cora-like", &[]);
+    assert_eq!(again.code, Some(1));
+    assert!(again.err.contains("--overwrite"), "{}", again.err);
+    assert_eq!(sizes_of(text(&target)).0, 34);
+    assert_eq!(convert("cora-like", &["--overwrite"]).code, Some(0));
+    assert_eq!(sizes_of(text(&target)).0, 2708);
+
+    // A folder with other things in it is somebody's work.
+    let precious = dir.path().join("precious");
+    std::fs::create_dir(&precious).unwrap();
+    std::fs::write(precious.join("thesis.tex"), "…").unwrap();
+    let ran = lacis(&["data", "convert", "karate", "--overwrite", "-o", text(&precious)]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("did not write"), "{}", ran.err);
+    assert!(precious.join("thesis.tex").exists());
+}
+
+#[test]
+fn places_that_cannot_be_written_are_named_before_the_work() {
+    let ran = lacis(&["data", "convert", "karate", "-o", "no/such/folder/g"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("no/such/folder: there is no such folder"), "{}", ran.err);
+    let ran = lacis(&["data", "convert", "karate", "-o", "g.docx"]);
+    assert!(ran.err.contains("ending that means no format"), "{}", ran.err);
+    let ran = lacis(&["data", "convert", "karate", "--to", "planetoid", "-o", "g"]);
+    assert!(ran.err.contains("cannot be written"), "{}", ran.err);
+}
+
+#[test]
+fn validate_tells_sound_from_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let (good, bad) = (dir.path().join("good.txt"), dir.path().join("bad.txt"));
+    std::fs::write(&good, "0 1\n1 2\n").unwrap();
+    std::fs::write(&bad, "0 1\n1 two\n").unwrap();
+    assert_eq!(lacis(&["data", "validate", text(&good), "karate"]).code, Some(0));
+    let ran = lacis(&["data", "validate", text(&good), text(&bad)]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.out.contains("ok   ") && ran.out.contains("BAD  "), "{}", ran.out);
+    assert!(ran.out.contains("line 2"), "{}", ran.out);
+}
+
+#[test]
+fn changes_are_made_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("e.txt");
+    std::fs::write(&path, "0 1 2.0\n1 2 3.0\n4 5 1.0\n").unwrap();
+    let info = |more: &[&str]| {
+        events(&[&["data", "info", text(&path), "--json"], more].concat()).pop().unwrap()
+    };
+    assert_eq!(info(&[])["weighted"], true);
+    assert_eq!(info(&["--edge-weights", "ignore"])["weighted"], false);
+    assert_eq!(info(&["--undirected"])["edges"], 6);
+    let more = ["--undirected", "--largest-component", "--self-loops", "--features", "8"];
+    let all = info(&[&more[..], &["--classes", "3"]].concat());
+    assert_eq!((&all["nodes"], &all["edges"]), (&3.into(), &7.into()));
+    assert_eq!((&all["features"], &all["classes"]), (&8.into(), &3.into()));
+}
+
+/// However early or late a convert is killed, the old graph or the new one is there, whole.
+#[test]
+fn a_killed_convert_leaves_the_old_graph_or_the_new_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("g");
+    assert_eq!(lacis(&["data", "convert", "karate", "-o", text(&target)]).code, Some(0));
+    let spec = "er:n=20k,e=200k,seed=1";
+    for wait_ms in (0..160).step_by(8) {
+        let args = ["data", "generate", spec, "--overwrite", "-o", text(&target)];
+        let mut child = command(&args).stdout(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(wait_ms));
+        let _ = child.kill();
+        child.wait().unwrap();
+        let found = sizes_of(text(&target));
+        assert!(found == (34, 156) || found == (20_000, 400_000), "after {wait_ms} ms: {found:?}");
+    }
+}
+
+#[test]
+fn an_interrupted_convert_cleans_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["data", "generate", "er:n=1M,e=8M,seed=1", "-o", "g"];
+    let child = command(&args)
+        .current_dir(&dir)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    let pid = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    // A fast machine may have finished first; then everything must be there.
+    let left: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name()).collect();
+    match output.status.code() {
+        Some(130) => assert!(left.is_empty(), "{left:?}"),
+        code => assert_eq!((code, left.len()), (Some(0), 1), "{left:?}"),
+    }
+}

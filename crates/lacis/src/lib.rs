@@ -1,0 +1,27 @@
+//! Lacis: graph neural networks planned for the graph, the sizes and the machine they meet.
+//!
+//! This crate is the front door. Today it opens graph files, makes graphs, and holds the values
+//! that the engine works on:
+//!
+//! - [`open`] reads a path, runs a generator such as `rmat:n=1000,e=5000`, or finds a built-in set;
+//! - [`Dataset`] is what comes back: a [`Graph`], [`Features`], [`Labels`], [`Split`]s;
+//! - [`data`] has the formats, generators, splits and transforms themselves;
+//! - [`reference`] computes every operator in obvious loops, to check anything faster against.
+//!
+//! The library never prints, exits, reads the environment, or installs a logger, a signal handler
+//! or a global thread pool: [`Threads`] and [`data::Job`] are passed in.
+//!
+//! ```
+//! use lacis::{Threads, data::Job};
+//!
+//! let threads = Threads::new(2)?;
+//! let karate = lacis::open("karate", &Job::quiet(&threads))?;
+//! let stats = karate.graph().stats(&threads);
+//! assert_eq!((stats.n_rows, stats.undirected_edges), (34, 78));
+//! # Ok::<(), lacis::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+pub use lacis_core::*;
+pub use lacis_data as data;
+pub use lacis_data::open;
