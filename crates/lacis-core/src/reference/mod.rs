@@ -1,1 +1,45 @@
 //! Every operator, in f64, in the most obvious loops: the truth for all tests.
+//!
+//! | file | operators |
+//! | --- | --- |
+//! | `reduce` | sum, mean, max, min, mul over a list; which argument gets the gradient |
+//! | `sparse` | SpMM with scales and epilogue, its gradients, the caller's order of edges |
+//! | `sddmm` | one value per edge from its two ends; softmax over a node's edges |
+//! | `product` | dense, sparse, grouped and sparse-sparse products; transpose, sort, coalesce |
+//! | `attention` | GAT, GATv2 and dot-product attention |
+//! | `edge` | a scalar function of an edge's two ends, then a weighted sum |
+//! | `segment` | select, add, gather, scatter, reduce and softmax by index |
+//! | `elementwise` | activations, dropout, bias, residual |
+//! | `norm` | batch and layer norm, softmax and log-softmax of rows |
+//! | `loss`, `optim` | cross-entropy, binary cross-entropy; Adam, AdamW, SGD |
+//!
+//! A `…_backward` takes the forward's inputs and the gradient of its output, and returns the
+//! gradients of the inputs. Where torch leaves a choice open, its choice is made here. Sizes that
+//! disagree are an [`Error`](crate::Error), never a panic.
+
+mod elementwise;
+mod reduce;
+mod sparse;
+
+#[cfg(test)]
+mod check;
+
+pub use elementwise::{
+    Activation, activate, activate_backward, add, add_bias, bias_backward, dropout,
+};
+pub use reduce::{Reduce, Ties};
+pub use sparse::{Spmm, SpmmGrads, in_caller_order, in_stored_order, rows_in_caller_order, spmm};
+
+use crate::error::same_size;
+use crate::{Dense, Result};
+
+/// `Ok` when the matrix has this many rows and columns; `what` names the two counts.
+fn check_shape(
+    op: &'static str,
+    what: [&'static str; 2],
+    shape: (usize, usize),
+    x: &Dense<f64>,
+) -> Result<()> {
+    same_size(op, what[0], shape.0, x.n_rows())?;
+    same_size(op, what[1], shape.1, x.n_cols())
+}
