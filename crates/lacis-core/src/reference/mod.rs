@@ -8,7 +8,8 @@
 //! | `product` | dense, sparse, grouped and sparse-sparse products; transpose, sort, coalesce |
 //! | `attention` | GAT, GATv2 and dot-product attention |
 //! | `edge` | a scalar function of an edge's two ends, then a weighted sum |
-//! | `segment` | select, add, gather, scatter, reduce and softmax by index |
+//! | `segment` | select, add, scatter, reduce and softmax by an index of rows or columns |
+//! | `gather` | gather and scatter with an index for every element |
 //! | `elementwise` | activations, dropout, bias, residual |
 //! | `norm` | batch and layer norm, softmax and log-softmax of rows |
 //! | `loss`, `optim` | cross-entropy, binary cross-entropy; Adam, AdamW, SGD |
@@ -18,7 +19,11 @@
 //! disagree are an [`Error`](crate::Error), never a panic.
 
 mod elementwise;
+mod gather;
+mod product;
 mod reduce;
+mod sddmm;
+mod segment;
 mod sparse;
 
 #[cfg(test)]
@@ -27,7 +32,17 @@ mod check;
 pub use elementwise::{
     Activation, activate, activate_backward, add, add_bias, bias_backward, dropout,
 };
+pub use gather::{IndexMatrix, gather, scatter_elements, scatter_elements_backward};
+pub use product::{
+    Entry, Form, coalesce, grouped_matmul, matmul, segment_matmul, segment_matmul_backward, sort,
+    sparse_matmul, sparse_matmul_transposed, spgemm, transpose, transposed,
+};
 pub use reduce::{Reduce, Ties};
+pub use sddmm::{EdgeOp, edge_softmax, edge_softmax_backward, sddmm, sddmm_backward};
+pub use segment::{
+    Axis, Segments, index_add, index_select, scatter, segment_reduce, segment_reduce_backward,
+    segment_softmax, segment_softmax_backward,
+};
 pub use sparse::{Spmm, SpmmGrads, in_caller_order, in_stored_order, rows_in_caller_order, spmm};
 
 use crate::error::same_size;
