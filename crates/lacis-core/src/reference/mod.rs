@@ -18,6 +18,8 @@
 //! gradients of the inputs. Where torch leaves a choice open, its choice is made here. Sizes that
 //! disagree are an [`Error`](crate::Error), never a panic.
 
+mod attention;
+mod edge;
 mod elementwise;
 mod gather;
 mod product;
@@ -29,6 +31,8 @@ mod sparse;
 #[cfg(test)]
 mod check;
 
+pub use attention::{DotAttention, DotAttentionGrads, Gat, GatGrads, GatV2, GatV2Grads, PerEdge};
+pub use edge::{EdgeFunction, FusedEdge, FusedEdgeGrads, Gradient, Value};
 pub use elementwise::{
     Activation, activate, activate_backward, add, add_bias, bias_backward, dropout,
 };
