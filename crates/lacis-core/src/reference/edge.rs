@@ -10,18 +10,18 @@ use super::{check_shape, elementwise::sigmoid};
 use crate::{Csr, Dense, Result};
 
 /// `f(x_i, z_j)`.
-pub type Value<'a> = &'a dyn Fn(&[f64], &[f64]) -> f64;
+pub type EdgeValue<'a> = &'a dyn Fn(&[f64], &[f64]) -> f64;
 
 /// `∂f/∂x_i` and `∂f/∂z_j`.
-pub type Gradient<'a> = &'a dyn Fn(&[f64], &[f64]) -> (Vec<f64>, Vec<f64>);
+pub type EdgeGradient<'a> = &'a dyn Fn(&[f64], &[f64]) -> (Vec<f64>, Vec<f64>);
 
 /// A scalar function of two rows, and its derivative.
 #[derive(Clone, Copy)]
 pub struct EdgeFunction<'a> {
     /// The function.
-    pub value: Value<'a>,
+    pub value: EdgeValue<'a>,
     /// Its derivative in either row.
-    pub gradient: Gradient<'a>,
+    pub gradient: EdgeGradient<'a>,
 }
 
 impl EdgeFunction<'static> {

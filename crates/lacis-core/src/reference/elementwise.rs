@@ -83,7 +83,8 @@ pub fn add(x: &Dense<f64>, z: &Dense<f64>) -> Result<Dense<f64>> {
     zip("add", x, z, |x, z| x + z)
 }
 
-/// `y = x ⊙ mask`, the mask's elements being 0 or `1 / (1 − p)`. Its own backward: `dx = dy ⊙ mask`.
+/// `y = x ⊙ mask`, the mask's elements being 0 or `1 / (1 − p)`. It is its own backward:
+/// `dx = dy ⊙ mask`.
 ///
 /// # Errors
 /// When the shapes differ.

@@ -24,7 +24,7 @@ impl IndexMatrix {
     /// # Errors
     /// When the length is not `n_rows · n_cols`.
     pub fn new(n_rows: usize, n_cols: usize, at: Vec<u32>) -> Result<Self> {
-        let size = n_rows.checked_mul(n_cols).unwrap_or(usize::MAX);
+        let size = n_rows.saturating_mul(n_cols);
         same_size("index matrix", "length of the data", size, at.len())?;
         Ok(IndexMatrix { n_rows, n_cols, at })
     }

@@ -15,13 +15,17 @@
 //! | `loss`, `optim` | cross-entropy, binary cross-entropy; Adam, AdamW, SGD |
 //!
 //! A `…_backward` takes the forward's inputs and the gradient of its output, and returns the
-//! gradients of the inputs. Where torch leaves a choice open, its choice is made here. Sizes that
-//! disagree are an [`Error`](crate::Error), never a panic.
+//! gradients of the inputs; softmax and its like take the forward's result instead. Ties, kinks and
+//! empty rows are as torch and torch_geometric have them. Sizes that disagree are an
+//! [`Error`](crate::Error), never a panic.
 
 mod attention;
 mod edge;
 mod elementwise;
 mod gather;
+mod loss;
+mod norm;
+mod optim;
 mod product;
 mod reduce;
 mod sddmm;
@@ -32,11 +36,16 @@ mod sparse;
 mod check;
 
 pub use attention::{DotAttention, DotAttentionGrads, Gat, GatGrads, GatV2, GatV2Grads, PerEdge};
-pub use edge::{EdgeFunction, FusedEdge, FusedEdgeGrads, Gradient, Value};
+pub use edge::{EdgeFunction, EdgeGradient, EdgeValue, FusedEdge, FusedEdgeGrads};
 pub use elementwise::{
     Activation, activate, activate_backward, add, add_bias, bias_backward, dropout,
 };
 pub use gather::{IndexMatrix, gather, scatter_elements, scatter_elements_backward};
+pub use loss::{Loss, binary_cross_entropy, cross_entropy};
+pub use norm::{
+    Moments, Norm, NormGrads, log_softmax, log_softmax_backward, softmax, softmax_backward,
+};
+pub use optim::{Adam, AdamState, Decay, Sgd};
 pub use product::{
     Entry, Form, coalesce, grouped_matmul, matmul, segment_matmul, segment_matmul_backward, sort,
     sparse_matmul, sparse_matmul_transposed, spgemm, transpose, transposed,

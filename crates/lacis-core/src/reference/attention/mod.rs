@@ -2,9 +2,9 @@
 //!
 //! For an entry `e = (i, j)` of the adjacency and a head `h`, with `C` channels per head:
 //! ```text
-//!   GAT          s_eh = leaky( t_h·x_ih + u_h·z_jh + w_h·f_eh + b_eh )     y_ih = Σ_e p'_eh · z_jh
-//!   GATv2        s_eh = v_h·leaky( x_ih + z_jh + f_eh ) + b_eh             y_ih = Σ_e p'_eh · z_jh
-//!   dot product  s_eh = scale · q_ih·( k_jh + f_eh ) + b_eh                y_ih = Σ_e p'_eh · ( v_jh + f_eh )
+//!   GAT          s_eh = leaky( t_h·x_ih + u_h·z_jh + w_h·f_eh + b_eh )   y_ih = Σ_e p'_eh·z_jh
+//!   GATv2        s_eh = v_h·leaky( x_ih + z_jh + f_eh ) + b_eh           y_ih = Σ_e p'_eh·z_jh
+//!   dot product  s_eh = scale·q_ih·( k_jh + f_eh ) + b_eh      y_ih = Σ_e p'_eh·( v_jh + f_eh )
 //!
 //!   p = softmax of s over the entries of row i       p' = p ⊙ mask, not normalised again
 //! ```
@@ -196,7 +196,10 @@ mod tests {
     #[test]
     fn heads_lie_side_by_side() {
         let heads = Heads::side_by_side(2, 4).unwrap();
-        let (x, z) = (dense(&[[1.0, 2.0, 3.0, 4.0]]), dense(&[[5.0, 6.0, 7.0, 8.0]]));
+        let (x, z) = (
+            dense(&[[1.0, 2.0, 3.0, 4.0]]),
+            dense(&[[5.0, 6.0, 7.0, 8.0]]),
+        );
         assert_eq!(flat(&heads.dots(&x, &z)), [17.0, 53.0]);
         let scaled = heads.scaled(&dense(&[[10.0, 100.0]]), &x);
         assert_eq!(flat(&scaled), [10.0, 20.0, 300.0, 400.0]);
