@@ -104,7 +104,7 @@ impl<T: Element> Dense<T> {
     /// # Errors
     /// When the length is not `n_rows · n_cols`.
     pub fn from_vec(data: Vec<T>, n_rows: usize, n_cols: usize) -> Result<Self> {
-        let size = n_rows.checked_mul(n_cols).unwrap_or(usize::MAX);
+        let size = n_rows.saturating_mul(n_cols);
         same_size("dense", "length of the data", size, data.len())?;
         Dense::new(data.into(), n_rows, n_cols, n_cols)
     }

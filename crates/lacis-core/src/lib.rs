@@ -4,7 +4,7 @@
 //!   labels and splits.
 //! - [`Dense`] is a row-major matrix; both sit on a [`Buffer`], owned, mapped or foreign.
 //! - [`Coo`] turns unsorted edges into a [`Csr`], on the [`Threads`] that the caller owns.
-//! - [`reference`] holds every operator in the most obvious loops: the truth for all tests.
+//! - [`mod@reference`] holds every operator in the most obvious loops: the truth for all tests.
 //!
 //! Reading files is `lacis-data`'s, running fast `lacis-kernels`', deciding `lacis-plan`'s.
 //!

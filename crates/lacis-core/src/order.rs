@@ -108,7 +108,7 @@ fn reverse_cuthill_mckee(graph: &Neighbours<'_>) -> Vec<u32> {
     let mut placed = vec![false; graph.n()];
     for start in by_degree {
         if !placed[start as usize] {
-            let component = walk.from_the_rim(graph, start);
+            let component = walk.component_from_its_rim(graph, start);
             component.iter().for_each(|&i| placed[i as usize] = true);
             sequence.extend(component);
         }
@@ -126,7 +126,7 @@ struct Walk {
 impl Walk {
     /// The component of `start`, breadth first from a node far away from its middle: walking to
     /// the far end a few times finds one (George and Liu's pseudo-peripheral node).
-    fn from_the_rim(&mut self, graph: &Neighbours<'_>, start: u32) -> Vec<u32> {
+    fn component_from_its_rim(&mut self, graph: &Neighbours<'_>, start: u32) -> Vec<u32> {
         const TRIES: usize = 4;
         let (mut sequence, mut depth) = self.breadth_first(graph, start);
         for _ in 0..TRIES {

@@ -13,7 +13,7 @@ fn csr_by_hand(entries: &[Entry], n_rows: usize, n_cols: usize, repeats: Repeats
     let groups = sorted.chunk_by(|a, b| repeats != Repeats::Keep && (a.0, a.1) == (b.0, b.1));
     let merged: Vec<Entry> = groups
         .map(|group| {
-            let sum = group.iter().map(|e| f64::from(e.2)).sum::<f64>() as f32;
+            let sum = group.iter().map(|e| e.2).reduce(|a, b| a + b).unwrap();
             (group[0].0, group[0].1, if repeats == Repeats::Sum { sum } else { group[0].2 })
         })
         .collect();

@@ -60,12 +60,12 @@ impl Heading {
             let fields: Vec<&str> = split(line).collect();
             if line.is_empty() || line.starts_with(['#', '%']) {
                 heading.declared(line);
-            } else if fields.len() >= 2 && fields[..2].iter().all(|field| is_index(field)) {
+            } else if fields.len() >= 2 && fields[..2].iter().all(is_index) {
                 // Comments before the first edge need not be read again, but the byte-order mark
                 // and the header must not.
                 heading.start = at as u64;
                 return heading.with_fields(path, number, fields.len(), names);
-            } else if names.is_none() && fields.len() >= 2 && !fields.iter().any(|f| is_index(f)) {
+            } else if names.is_none() && fields.len() >= 2 && !fields.iter().any(is_index) {
                 names =
                     Some(fields.iter().map(|field| field.trim_matches('"').to_owned()).collect());
             } else {

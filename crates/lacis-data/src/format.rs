@@ -138,7 +138,7 @@ impl Candidate {
         const OTHERS: [&str; 4] = [".cites", ".dat", ".snap", ".ncol"];
         let endings = by_name("edges").map_or(&[][..], |edges| edges.write.endings());
         let named = |ending: &&str| self.name.ends_with(ending);
-        !self.name.contains('.') || endings.iter().any(named) || OTHERS.iter().any(|e| named(&e))
+        !self.name.contains('.') || endings.iter().any(named) || OTHERS.iter().any(named)
     }
 
     fn format(&self) -> Option<&'static Format> {

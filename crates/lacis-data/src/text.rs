@@ -81,13 +81,14 @@ fn read_plain(
     let (file, size) = (input.file, input.size_bytes);
     let done = AtomicU64::new(start);
     let pieces = (start..size).step_by(PIECE_BYTES).collect();
-    coo.extend(pieces, job.threads, |from: u64, chunk| {
+    coo.extend_with(pieces, job.threads, Vec::new, |bytes, from: u64, chunk| {
         job.tick(done.load(Ordering::Relaxed), Some(size))?;
         let to = (from + PIECE_BYTES as u64).min(size);
-        let (bytes, offset) = whole_lines(&file, from..to, from == start)
+        let skip = whole_lines(&file, from..to, from == start, bytes)
             .map_err(|fault| fault.into_error(path, from))?;
-        parse(&bytes, layout, chunk).map_err(|fault| {
-            let line = 1 + count_lines(&file, offset + fault.at as u64).unwrap_or(0);
+        parse(&bytes[skip..], layout, chunk).map_err(|fault| {
+            let before = from - u64::from(from > start) + (skip + fault.at) as u64;
+            let line = 1 + count_lines(&file, before).unwrap_or(0);
             Error::file_at(path, Place::Line(line), fault.problem)
         })?;
         job.tick(done.fetch_add(to - from, Ordering::Relaxed) + to - from, Some(size))
@@ -116,19 +117,21 @@ fn long_line(path: &Path, place: Place) -> Error {
     Error::file_at(path, place, problem)
 }
 
-/// The lines that begin in `range`, with the offset of the first: each line is in one piece.
+/// Reads the lines that begin in `range`, so that each line is in one piece. Returns how many bytes
+/// come before the first: the end of a line of the piece before.
 fn whole_lines(
     file: &File,
     range: Range<u64>,
     first: bool,
-) -> std::result::Result<(Vec<u8>, u64), CutFault> {
+    bytes: &mut Vec<u8>,
+) -> std::result::Result<usize, CutFault> {
     // One byte before tells whether a line begins just here.
     let from = if first { range.start } else { range.start - 1 };
-    let mut bytes = vec![0; (range.end - from) as usize];
-    let got = read_at(file, &mut bytes, from).map_err(CutFault::Io)?;
+    bytes.resize((range.end - from) as usize, 0);
+    let got = read_at(file, bytes, from).map_err(CutFault::Io)?;
     bytes.truncate(got);
-    let skip =
-        if first { 0 } else { memchr::memchr(b'\n', &bytes).map_or(bytes.len(), |at| at + 1) };
+    let line = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1);
+    let skip = if first { 0 } else { line };
     if skip < bytes.len() && bytes.last() != Some(&b'\n') {
         let mut rest = vec![0; MAX_LINE_BYTES];
         let got = read_at(file, &mut rest, range.end).map_err(CutFault::Io)?;
@@ -138,8 +141,7 @@ fn whole_lines(
             None => return Err(CutFault::LongLine),
         }
     }
-    bytes.drain(..skip);
-    Ok((bytes, from + skip as u64))
+    Ok(skip)
 }
 
 fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> std::io::Result<usize> {
@@ -257,7 +259,11 @@ impl Unpacked {
 /// Appends the entries of all lines to the chunk.
 fn parse(bytes: &[u8], layout: &Layout, chunk: &mut Chunk) -> std::result::Result<(), Fault> {
     let mut cursor = Cursor { bytes, at: 0 };
+    let plain = layout.fields == 2 && layout.mirror == Mirror::No;
     while cursor.at < bytes.len() {
+        if plain {
+            cursor.plain_pairs(layout, chunk);
+        }
         cursor.skip_blanks();
         match cursor.peek() {
             None | Some(b'\n' | b'#' | b'%') => cursor.skip_line(),
@@ -268,6 +274,26 @@ fn parse(bytes: &[u8], layout: &Layout, chunk: &mut Chunk) -> std::result::Resul
         }
     }
     Ok(())
+}
+
+/// The number that eight bytes begin with, and how many of them are its digits.
+#[inline(always)]
+fn leading_number(bytes: [u8; 8]) -> (u32, usize) {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    // Digits become 0 to 9. Adding 0x76 sets the top bit of everything else; what carries over
+    // only reaches later bytes, and the first that is no digit is all we look for.
+    let digits = u64::from_le_bytes(bytes) ^ (0x30 * EACH);
+    let others = (digits.wrapping_add(0x76 * EACH) | digits) & (0x80 * EACH);
+    let count = others.trailing_zeros() / 8;
+    if count == 0 {
+        return (0, 0);
+    }
+    // Zeros come before, then neighbours join: digits to pairs, to fours, to eight.
+    let digits = digits << (64 - 8 * count);
+    let pairs = (digits.wrapping_mul(10) + (digits >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs.wrapping_mul(100) + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
+    let eight = fours.wrapping_mul(10_000) + (fours >> 32);
+    (eight as u32, count as usize)
 }
 
 struct Cursor<'a> {
@@ -300,6 +326,29 @@ impl Cursor<'_> {
         if let Some(b',' | b';') = self.peek() {
             self.at += 1;
             self.skip_blanks();
+        }
+    }
+
+    /// Lines of the commonest form, `digits separator digits newline`, as many as there are; stops
+    /// before any other, which [`Cursor::entry`] then judges.
+    #[inline]
+    fn plain_pairs(&mut self, layout: &Layout, chunk: &mut Chunk) {
+        const LONGEST: usize = 8 + 1 + 8 + 1;
+        let bound =
+            |field: usize, number: u32| number.wrapping_sub(layout.base) < layout.bounds[field];
+        let eight = |bytes: &[u8]| <[u8; 8]>::try_from(&bytes[..8]).expect("eight bytes");
+        while let Some(line) = self.bytes.get(self.at..self.at + LONGEST) {
+            let (source, digits) = leading_number(eight(line));
+            let Some(rest) = line.get(digits + 1..digits + 9) else { return };
+            let (target, more) = leading_number(eight(rest));
+            let separator = line[digits];
+            let end = digits + 1 + more;
+            let plain = digits > 0 && more > 0 && matches!(separator, b'\t' | b' ' | b',' | b';');
+            if !plain || line.get(end) != Some(&b'\n') || !bound(0, source) || !bound(1, target) {
+                return;
+            }
+            chunk.push(target.wrapping_sub(layout.base), source.wrapping_sub(layout.base));
+            self.at += end + 1;
         }
     }
 
@@ -431,6 +480,44 @@ mod tests {
         let expected = vec![(1, 0, 1.0), (3, 2, 1.0), (5, 4, 1.0), (7, 6, 1.0)];
         assert_eq!(entries(text, &layout(2)), Ok(expected));
         assert_eq!(entries("1 2 -0.5\n", &layout(3)), Ok(vec![(2, 1, -0.5)]));
+    }
+
+    #[test]
+    fn eight_bytes_begin_with_a_number() {
+        let number = |text: &str| leading_number(text.as_bytes().try_into().unwrap());
+        assert_eq!(number("1\t345678"), (1, 1));
+        assert_eq!(number("90123456"), (90_123_456, 8));
+        assert_eq!(number("0000007\n"), (7, 7));
+        assert_eq!(number("12345:67"), (12_345, 5));
+        assert_eq!(number("123/5678"), (123, 3));
+        assert_eq!(number("-1234567"), (0, 0));
+        for byte in 0..=255u8 {
+            let digits = usize::from(byte.is_ascii_digit()) * 5;
+            assert_eq!(
+                leading_number([b'4', b'2', byte, b'0', b'0', b'0', b'0', b' ']).1,
+                2 + digits
+            );
+        }
+    }
+
+    #[test]
+    fn the_short_way_and_the_long_way_agree() {
+        // A blank at the end sends a line the long way.
+        let lines = [(0u32, 1u32), (99_999_999, 7), (7, 100_000_000), (4_000_000_000, 12)];
+        let text = |end: &str| lines.map(|(u, v)| format!("{u}\t{v}{end}\n")).concat().repeat(40);
+        let short = entries(&text(""), &layout(2)).unwrap();
+        assert_eq!(short, entries(&text(" "), &layout(2)).unwrap());
+        assert_eq!(short.len(), 160);
+        assert_eq!((short[3].1, short[3].0), lines[3]);
+        let one_based = Layout { base: 1, bounds: [5, 5], ..layout(2) };
+        assert_eq!(entries("1 5\n5 1\n", &one_based), Ok(vec![(4, 0, 1.0), (0, 4, 1.0)]));
+        let long = "1 5\n".repeat(20);
+        assert!(
+            entries(&(long.clone() + "0 1\n"), &one_based).unwrap_err().contains("count from 1")
+        );
+        assert!(
+            entries(&(long + "6 1\n"), &one_based).unwrap_err().contains("largest possible, 5")
+        );
     }
 
     #[test]

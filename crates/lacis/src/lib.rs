@@ -6,7 +6,7 @@
 //! - [`open`] reads a path, runs a generator such as `rmat:n=1000,e=5000`, or finds a built-in set;
 //! - [`Dataset`] is what comes back: a [`Graph`], [`Features`], [`Labels`], [`Split`]s;
 //! - [`data`] has the formats, generators, splits and transforms themselves;
-//! - [`reference`] computes every operator in obvious loops, to check anything faster against.
+//! - [`mod@reference`] computes every operator in obvious loops, to check anything faster against.
 //!
 //! The library never prints, exits, reads the environment, or installs a logger, a signal handler
 //! or a global thread pool: [`Threads`] and [`data::Job`] are passed in.

@@ -39,10 +39,7 @@ fn columns<T: bytemuck::Pod + Send + Sync>(
     rows: &[&[(u32, f32)]],
     of: impl Fn(&(u32, f32)) -> T,
 ) -> Buffer<T> {
-    rows.iter()
-        .flat_map(|row| row.iter().map(&of))
-        .collect::<Vec<T>>()
-        .into()
+    rows.iter().flat_map(|row| row.iter().map(&of)).collect::<Vec<T>>().into()
 }
 
 /// Five targets, four sources: an empty row, repeated columns, unsorted columns.
@@ -74,10 +71,7 @@ pub fn dot(x: &Dense<f64>, y: &Dense<f64>) -> f64 {
 pub fn assert_close(found: &[f64], expected: &[f64]) {
     assert_eq!(found.len(), expected.len());
     for (at, (f, e)) in found.iter().zip(expected).enumerate() {
-        assert!(
-            (f - e).abs() <= 1e-12 * (1.0 + e.abs()),
-            "{at}: {f}, not {e}"
-        );
+        assert!((f - e).abs() <= 1e-12 * (1.0 + e.abs()), "{at}: {f}, not {e}");
     }
 }
 
@@ -92,11 +86,7 @@ pub fn assert_gradient(x: &[f64], grad: &[f64], loss: impl Fn(&[f64]) -> f64) {
         };
         let slope = (moved(STEP) - moved(-STEP)) / (2.0 * STEP);
         let error = (slope - grad[at]).abs();
-        assert!(
-            error <= 1e-7 * (1.0 + slope.abs()),
-            "{at}: {}, not {slope}",
-            grad[at]
-        );
+        assert!(error <= 1e-7 * (1.0 + slope.abs()), "{at}: {}, not {slope}", grad[at]);
     }
 }
 

@@ -86,10 +86,7 @@ impl FusedEdge<'_> {
         let mut y = Dense::zeros(a.n_rows(), self.values.n_cols());
         for (i, j, weight) in a.entries() {
             let f = (self.function.value)(self.target.row(i), self.source.row(j));
-            add_row(
-                y.row_mut(i),
-                &scaled(f64::from(weight) * f, self.values.row(j)),
-            );
+            add_row(y.row_mut(i), &scaled(f64::from(weight) * f, self.values.row(j)));
         }
         Ok(y)
     }
@@ -102,12 +99,7 @@ impl FusedEdge<'_> {
     pub fn backward(&self, a: &Csr, grad: &Dense<f64>) -> Result<FusedEdgeGrads> {
         self.check(a)?;
         let what = ["rows of the gradient", "columns of the gradient"];
-        check_shape(
-            "fused edge backward",
-            what,
-            (a.n_rows(), self.values.n_cols()),
-            grad,
-        )?;
+        check_shape("fused edge backward", what, (a.n_rows(), self.values.n_cols()), grad)?;
         let zeros = |x: &Dense<f64>| Dense::zeros(x.n_rows(), x.n_cols());
         let mut grads = FusedEdgeGrads {
             target: zeros(self.target),
@@ -131,15 +123,9 @@ impl FusedEdge<'_> {
 
     fn check(&self, a: &Csr) -> Result<()> {
         let (op, k) = ("fused edge", self.target.n_cols());
-        let what = [
-            "rows of the target features",
-            "columns of the target features",
-        ];
+        let what = ["rows of the target features", "columns of the target features"];
         check_shape(op, what, (a.n_rows(), k), self.target)?;
-        let what = [
-            "rows of the source features",
-            "columns of the source features",
-        ];
+        let what = ["rows of the source features", "columns of the source features"];
         check_shape(op, what, (a.n_cols(), k), self.source)?;
         let what = ["rows of the values", "columns of the values"];
         check_shape(op, what, (a.n_cols(), self.values.n_cols()), self.values)
@@ -166,20 +152,14 @@ mod tests {
                 grads
             },
         };
-        [
-            EdgeFunction::SIGMOID_OF_DOT,
-            EdgeFunction::SQUARED_DISTANCE,
-            own,
-        ]
+        [EdgeFunction::SIGMOID_OF_DOT, EdgeFunction::SQUARED_DISTANCE, own]
     }
 
     #[test]
     fn known_values() {
         let a = csr(2, &[&[(0, 2.0), (1, 1.0), (1, 1.0)], &[]]);
-        let (target, source) = (
-            dense(&[[1.0, 1.0], [0.0, 0.0]]),
-            dense(&[[1.0, -1.0], [1.0, 4.0]]),
-        );
+        let (target, source) =
+            (dense(&[[1.0, 1.0], [0.0, 0.0]]), dense(&[[1.0, -1.0], [1.0, 4.0]]));
         let values = dense(&[[10.0], [100.0]]);
         let [sigmoid_of_dot, squared_distance, _] = functions();
         let fused = FusedEdge {
@@ -188,16 +168,10 @@ mod tests {
             values: &values,
             function: squared_distance,
         };
-        assert_eq!(
-            flat(&fused.forward(&a).unwrap()),
-            [2.0 * 4.0 * 10.0 + 2.0 * 9.0 * 100.0, 0.0]
-        );
+        assert_eq!(flat(&fused.forward(&a).unwrap()), [2.0 * 4.0 * 10.0 + 2.0 * 9.0 * 100.0, 0.0]);
         let function = sigmoid_of_dot;
         let y = FusedEdge { function, ..fused }.forward(&a).unwrap();
-        assert_close(
-            &flat(&y),
-            &[2.0 * 0.5 * 10.0 + 2.0 * 100.0 / (1.0 + (-5f64).exp()), 0.0],
-        );
+        assert_close(&flat(&y), &[2.0 * 0.5 * 10.0 + 2.0 * 100.0 / (1.0 + (-5f64).exp()), 0.0]);
     }
 
     #[test]
@@ -207,12 +181,7 @@ mod tests {
             value: &|_, _| 1.0,
             gradient: &|x, z| (vec![0.0; x.len()], vec![0.0; z.len()]),
         };
-        let fused = FusedEdge {
-            target: &target,
-            source: &source,
-            values: &source,
-            function: one,
-        };
+        let fused = FusedEdge { target: &target, source: &source, values: &source, function: one };
         let expected = spmm(&a, &source, Reduce::Sum).unwrap();
         assert_close(&flat(&fused.forward(&a).unwrap()), &flat(&expected));
     }
@@ -222,12 +191,7 @@ mod tests {
         let (a, dy) = (graph(), matrix(3, 5, 3));
         let (target, source, values) = (matrix(4, 5, 2), matrix(5, 4, 2), matrix(6, 4, 3));
         for function in functions() {
-            let fused = FusedEdge {
-                target: &target,
-                source: &source,
-                values: &values,
-                function,
-            };
+            let fused = FusedEdge { target: &target, source: &source, values: &values, function };
             let loss = |fused: FusedEdge| dot(&fused.forward(&a).unwrap(), &dy);
             let grads = fused.backward(&a, &dy).unwrap();
             assert_matrix_gradient(&target, &grads.target, |target| {
@@ -242,10 +206,7 @@ mod tests {
             // The result is linear in the weights, so its slope is its value at a unit weight.
             for e in 0..a.nnz() {
                 let unit = (0..a.nnz()).map(|at| f32::from(u8::from(at == e)));
-                let unit = a
-                    .clone()
-                    .with_values(Some(unit.collect::<Vec<_>>().into()))
-                    .unwrap();
+                let unit = a.clone().with_values(Some(unit.collect::<Vec<_>>().into())).unwrap();
                 let slope = dot(&fused.forward(&unit).unwrap(), &dy);
                 assert_close(&[grads.weights[e]], &[slope]);
             }
@@ -264,30 +225,9 @@ mod tests {
         let empty = Csr::empty(5, 4).unwrap();
         assert_eq!(fused.forward(&empty).unwrap(), Dense::zeros(5, 2));
         let wrong = matrix(1, 4, 3);
-        assert!(
-            FusedEdge {
-                target: &source,
-                ..fused
-            }
-            .forward(&a)
-            .is_err()
-        );
-        assert!(
-            FusedEdge {
-                source: &wrong,
-                ..fused
-            }
-            .forward(&a)
-            .is_err()
-        );
-        assert!(
-            FusedEdge {
-                values: &target,
-                ..fused
-            }
-            .forward(&a)
-            .is_err()
-        );
+        assert!(FusedEdge { target: &source, ..fused }.forward(&a).is_err());
+        assert!(FusedEdge { source: &wrong, ..fused }.forward(&a).is_err());
+        assert!(FusedEdge { values: &target, ..fused }.forward(&a).is_err());
         assert!(fused.backward(&a, &wrong).is_err());
     }
 }

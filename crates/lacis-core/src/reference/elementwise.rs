@@ -70,9 +70,7 @@ pub fn activate_backward(
     activation: Activation,
     grad: &Dense<f64>,
 ) -> Result<Dense<f64>> {
-    zip("activate_backward", x, grad, |x, g| {
-        g * activation.derivative(x)
-    })
+    zip("activate_backward", x, grad, |x, g| g * activation.derivative(x))
 }
 
 /// `y = x + z`: a residual, or two gradients of one matrix.
@@ -98,18 +96,12 @@ pub fn dropout(x: &Dense<f64>, mask: &Dense<f64>) -> Result<Dense<f64>> {
 /// When the bias is not as long as a row.
 pub fn add_bias(x: &Dense<f64>, bias: &[f64]) -> Result<Dense<f64>> {
     same_size("add_bias", "length of the bias", x.n_cols(), bias.len())?;
-    Ok(Dense::from_fn(x.n_rows(), x.n_cols(), |i, c| {
-        x.at(i, c) + bias[c]
-    }))
+    Ok(Dense::from_fn(x.n_rows(), x.n_cols(), |i, c| x.at(i, c) + bias[c]))
 }
 
 /// `db_c = Σ_i dy_ic`.
 pub fn bias_backward(grad: &Dense<f64>) -> Vec<f64> {
-    let column = |c| {
-        (0..grad.n_rows())
-            .map(|i| grad.at(i, c))
-            .fold(0.0, |s, g| s + g)
-    };
+    let column = |c| (0..grad.n_rows()).map(|i| grad.at(i, c)).fold(0.0, |s, g| s + g);
     (0..grad.n_cols()).map(column).collect()
 }
 
@@ -122,9 +114,7 @@ pub(super) fn zip(
 ) -> Result<Dense<f64>> {
     let what = ["rows of the second matrix", "columns of the second matrix"];
     check_shape(op, what, (x.n_rows(), x.n_cols()), z)?;
-    Ok(Dense::from_fn(x.n_rows(), x.n_cols(), |i, c| {
-        f(x.at(i, c), z.at(i, c))
-    }))
+    Ok(Dense::from_fn(x.n_rows(), x.n_cols(), |i, c| f(x.at(i, c), z.at(i, c))))
 }
 
 #[cfg(test)]
@@ -147,14 +137,7 @@ mod tests {
         let low = 1.0 / (1.0 + 2f64.exp());
         assert_close(
             &at(-2.0),
-            &[
-                -2.0,
-                0.0,
-                -0.4,
-                1.5 * ((-2f64).exp() - 1.0),
-                low,
-                (-2f64).tanh(),
-            ],
+            &[-2.0, 0.0, -0.4, 1.5 * ((-2f64).exp() - 1.0), low, (-2f64).tanh()],
         );
         assert_close(&at(2.0), &[2.0, 2.0, 2.0, 2.0, 1.0 - low, 2f64.tanh()]);
         assert_eq!(at(0.0), [0.0, 0.0, 0.0, 0.0, 0.5, 0.0]);
@@ -163,24 +146,15 @@ mod tests {
 
     #[test]
     fn slopes_at_the_kink_are_torchs() {
-        assert_eq!(
-            ALL.map(|f| f.derivative(0.0)),
-            [1.0, 0.0, 0.2, 1.5, 0.25, 1.0]
-        );
-        assert_eq!(
-            ALL.map(|f| f.derivative(-0.0)),
-            [1.0, 0.0, 0.2, 1.5, 0.25, 1.0]
-        );
+        assert_eq!(ALL.map(|f| f.derivative(0.0)), [1.0, 0.0, 0.2, 1.5, 0.25, 1.0]);
+        assert_eq!(ALL.map(|f| f.derivative(-0.0)), [1.0, 0.0, 0.2, 1.5, 0.25, 1.0]);
     }
 
     #[test]
     fn extreme_arguments_stay_finite() {
         for x in [-1e4, -50.0, 50.0, 1e4] {
             for f in ALL {
-                assert!(
-                    f.of(x).is_finite() && f.derivative(x).is_finite(),
-                    "{f:?} {x}"
-                );
+                assert!(f.of(x).is_finite() && f.derivative(x).is_finite(), "{f:?} {x}");
             }
         }
         assert!(Activation::Sigmoid.derivative(40.0) > 0.0);
@@ -198,12 +172,7 @@ mod tests {
     #[test]
     fn bias_goes_to_every_row_and_comes_back_summed() {
         let (x, dy, b) = (matrix(3, 4, 3), matrix(4, 4, 3), numbers(5, 3));
-        assert_eq!(
-            add_bias(&dense(&[[1.0, 2.0]]), &[10.0, 20.0])
-                .unwrap()
-                .row(0),
-            [11.0, 22.0]
-        );
+        assert_eq!(add_bias(&dense(&[[1.0, 2.0]]), &[10.0, 20.0]).unwrap().row(0), [11.0, 22.0]);
         let loss = |b: &[f64]| dot(&add_bias(&x, b).unwrap(), &dy);
         assert_gradient(&b, &bias_backward(&dy), loss);
         assert!(add_bias(&x, &[1.0]).is_err());
@@ -215,10 +184,7 @@ mod tests {
     fn masks_and_sums_are_by_element() {
         let x = dense(&[[1.0, 2.0], [3.0, 4.0]]);
         let mask = dense(&[[0.0, 2.0], [2.0, 0.0]]);
-        assert_eq!(
-            dropout(&x, &mask).unwrap(),
-            dense(&[[0.0, 4.0], [6.0, 0.0]])
-        );
+        assert_eq!(dropout(&x, &mask).unwrap(), dense(&[[0.0, 4.0], [6.0, 0.0]]));
         assert_eq!(add(&x, &mask).unwrap(), dense(&[[1.0, 4.0], [5.0, 4.0]]));
         let dy = matrix(6, 2, 2);
         let dx = dropout(&dy, &mask).unwrap();

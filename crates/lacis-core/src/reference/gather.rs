@@ -32,9 +32,7 @@ impl IndexMatrix {
     /// The indices that meet column `c` of a matrix turned along `axis`.
     fn column(&self, axis: Axis, c: usize) -> Vec<u32> {
         match axis {
-            Axis::Rows => (0..self.n_rows)
-                .map(|i| self.at[i * self.n_cols + c])
-                .collect(),
+            Axis::Rows => (0..self.n_rows).map(|i| self.at[i * self.n_cols + c]).collect(),
             Axis::Cols => self.at[c * self.n_cols..][..self.n_cols].to_vec(),
         }
     }
@@ -149,14 +147,8 @@ mod tests {
         assert_eq!(y(Reduce::Sum, Axis::Rows), [3.0, 2.0, 6.0, 10.0, 0.0, 0.0]);
         assert_eq!(y(Reduce::Mean, Axis::Rows), [3.0, 2.0, 3.0, 5.0, 0.0, 0.0]);
         assert_eq!(y(Reduce::Mul, Axis::Rows), [3.0, 2.0, 5.0, 24.0, 1.0, 1.0]);
-        assert_eq!(
-            y(Reduce::Max, Axis::Cols),
-            [2.0, 1.0, 0.0, 3.0, 4.0, 0.0, 0.0, 6.0, 0.0]
-        );
-        assert_eq!(
-            y(Reduce::Min, Axis::Cols),
-            [2.0, 1.0, 0.0, 3.0, 4.0, 0.0, 0.0, 5.0, 0.0]
-        );
+        assert_eq!(y(Reduce::Max, Axis::Cols), [2.0, 1.0, 0.0, 3.0, 4.0, 0.0, 0.0, 6.0, 0.0]);
+        assert_eq!(y(Reduce::Min, Axis::Cols), [2.0, 1.0, 0.0, 3.0, 4.0, 0.0, 0.0, 5.0, 0.0]);
     }
 
     #[test]
@@ -167,18 +159,11 @@ mod tests {
                 let rule = (reduce, Ties::SplitEvenly);
                 let dx = scatter_elements_backward(&x, &index(), rule, axis, &dy).unwrap();
                 assert_matrix_gradient(&x, &dx, |x| {
-                    dot(
-                        &scatter_elements(x, &index(), 4, reduce, axis).unwrap(),
-                        &dy,
-                    )
+                    dot(&scatter_elements(x, &index(), 4, reduce, axis).unwrap(), &dy)
                 });
             }
             let dy_gather = matrix(4, 3, 2);
-            let n = if axis == Axis::Rows {
-                dy.n_rows()
-            } else {
-                dy.n_cols()
-            };
+            let n = if axis == Axis::Rows { dy.n_rows() } else { dy.n_cols() };
             let dx = scatter_elements(&dy_gather, &index(), n, Reduce::Sum, axis).unwrap();
             assert_matrix_gradient(&dy, &dx, |x| {
                 dot(&gather(x, &index(), axis).unwrap(), &dy_gather)
@@ -190,10 +175,7 @@ mod tests {
     fn nothing_to_gather() {
         for axis in [Axis::Rows, Axis::Cols] {
             let none = IndexMatrix::new(0, 0, vec![]).unwrap();
-            assert_eq!(
-                gather(&Dense::zeros(0, 0), &none, axis).unwrap(),
-                Dense::zeros(0, 0)
-            );
+            assert_eq!(gather(&Dense::zeros(0, 0), &none, axis).unwrap(), Dense::zeros(0, 0));
         }
         let flat = IndexMatrix::new(3, 0, vec![]).unwrap();
         let y = scatter_elements(&Dense::zeros(3, 0), &flat, 2, Reduce::Sum, Axis::Cols).unwrap();

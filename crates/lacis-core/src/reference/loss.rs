@@ -27,12 +27,7 @@ pub struct Loss {
 /// When there is not one label per row, a row is outside the logits, or the label of a row that
 /// counts is no column; labels of other rows may be anything.
 pub fn cross_entropy(logits: &Dense<f64>, labels: &[i32], rows: &[u32]) -> Result<Loss> {
-    same_size(
-        "cross_entropy",
-        "number of labels",
-        logits.n_rows(),
-        labels.len(),
-    )?;
+    same_size("cross_entropy", "number of labels", logits.n_rows(), labels.len())?;
     check_rows("cross_entropy", logits, rows)?;
     let log_p = log_softmax(logits);
     let count = rows.len() as f64;

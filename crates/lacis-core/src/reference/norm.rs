@@ -66,12 +66,7 @@ impl Moments {
     pub fn update(&mut self, x: &Dense<f64>, momentum: f64) -> Result<()> {
         check_batch(x)?;
         same_size("batch norm", "columns of x", self.mean.len(), x.n_cols())?;
-        same_size(
-            "batch norm",
-            "number of variances",
-            self.mean.len(),
-            self.var.len(),
-        )?;
+        same_size("batch norm", "number of variances", self.mean.len(), self.var.len())?;
         let batch = Moments::of_columns(x);
         let n = x.n_rows() as f64;
         for c in 0..x.n_cols() {
@@ -134,11 +129,7 @@ impl Norm<'_> {
     ) -> Result<NormGrads> {
         self.check_gradient(x, grad)?;
         let (ones, zeros) = (vec![1.0; x.n_cols()], vec![0.0; x.n_cols()]);
-        let plain = Norm {
-            gamma: &ones,
-            beta: &zeros,
-            eps: self.eps,
-        };
+        let plain = Norm { gamma: &ones, beta: &zeros, eps: self.eps };
         let normalised = plain.with_moments(x, moments)?;
         let dx = Dense::from_fn(x.n_rows(), x.n_cols(), |i, c| {
             grad.at(i, c) * self.gamma[c] / (moments.var[c] + self.eps).sqrt()
@@ -249,9 +240,7 @@ pub fn softmax(x: &Dense<f64>) -> Dense<f64> {
 pub fn softmax_backward(y: &Dense<f64>, grad: &Dense<f64>) -> Result<Dense<f64>> {
     let weighted = zip("softmax backward", y, grad, |y, g| y * g)?;
     let sums: Vec<f64> = weighted.rows().map(|row| row.iter().sum()).collect();
-    Ok(Dense::from_fn(y.n_rows(), y.n_cols(), |i, c| {
-        y.at(i, c) * (grad.at(i, c) - sums[i])
-    }))
+    Ok(Dense::from_fn(y.n_rows(), y.n_cols(), |i, c| y.at(i, c) * (grad.at(i, c) - sums[i])))
 }
 
 /// `y_ic = x_ic − ln Σ_c exp(x_ic)`, the row's maximum subtracted first.
@@ -272,9 +261,7 @@ pub fn log_softmax_backward(y: &Dense<f64>, grad: &Dense<f64>) -> Result<Dense<f
     let what = ["rows of the gradient", "columns of the gradient"];
     check_shape("log_softmax backward", what, (y.n_rows(), y.n_cols()), grad)?;
     let sums: Vec<f64> = grad.rows().map(|row| row.iter().sum()).collect();
-    Ok(Dense::from_fn(y.n_rows(), y.n_cols(), |i, c| {
-        grad.at(i, c) - y.at(i, c).exp() * sums[i]
-    }))
+    Ok(Dense::from_fn(y.n_rows(), y.n_cols(), |i, c| grad.at(i, c) - y.at(i, c).exp() * sums[i]))
 }
 
 #[cfg(test)]
@@ -290,10 +277,7 @@ mod tests {
     #[test]
     fn batch_norm_by_hand() {
         let x = dense(&[[1.0, 5.0], [3.0, 5.0]]);
-        let norm = Norm {
-            eps: 3.0,
-            ..norm(&[4.0, 1.0], &[10.0, 7.0])
-        };
+        let norm = Norm { eps: 3.0, ..norm(&[4.0, 1.0], &[10.0, 7.0]) };
         // Mean 2, biased variance 1, √(1 + 3) = 2; the constant column becomes β.
         assert_eq!(norm.batch(&x).unwrap(), dense(&[[8.0, 7.0], [12.0, 7.0]]));
         assert_eq!(Moments::of_columns(&x).var, [1.0, 0.0]);
@@ -302,20 +286,14 @@ mod tests {
         assert_close(&running.mean, &[0.2, 0.5]);
         // Unbiased: 0.9·1 + 0.1·2, and 0.9·1 + 0.1·0.
         assert_close(&running.var, &[1.1, 0.9]);
-        let moments = Moments {
-            mean: vec![0.0, 1.0],
-            var: vec![1.0, 13.0],
-        };
+        let moments = Moments { mean: vec![0.0, 1.0], var: vec![1.0, 13.0] };
         let y = norm.with_moments(&x, &moments).unwrap();
         assert_eq!(y, dense(&[[12.0, 8.0], [16.0, 8.0]]));
     }
 
     #[test]
     fn layer_norm_by_hand() {
-        let norm = Norm {
-            eps: 3.0,
-            ..norm(&[4.0, 2.0], &[10.0, 20.0])
-        };
+        let norm = Norm { eps: 3.0, ..norm(&[4.0, 2.0], &[10.0, 20.0]) };
         let y = norm.layer(&dense(&[[1.0, 3.0], [5.0, 5.0]])).unwrap();
         assert_eq!(y, dense(&[[8.0, 21.0], [10.0, 20.0]]));
     }
@@ -325,14 +303,8 @@ mod tests {
         type Forward = fn(&Norm, &Dense<f64>) -> Result<Dense<f64>>;
         type Backward = fn(&Norm, &Dense<f64>, &Dense<f64>) -> Result<NormGrads>;
         let forms: [(Forward, Backward); 3] = [
-            (
-                |norm, x| norm.batch(x),
-                |norm, x, dy| norm.batch_backward(x, dy),
-            ),
-            (
-                |norm, x| norm.layer(x),
-                |norm, x, dy| norm.layer_backward(x, dy),
-            ),
+            (|norm, x| norm.batch(x), |norm, x, dy| norm.batch_backward(x, dy)),
+            (|norm, x| norm.layer(x), |norm, x, dy| norm.layer_backward(x, dy)),
             (
                 |norm, x| norm.with_moments(x, &fixed_moments()),
                 |norm, x, dy| norm.with_moments_backward(x, &fixed_moments(), dy),
@@ -352,10 +324,7 @@ mod tests {
     }
 
     fn fixed_moments() -> Moments {
-        Moments {
-            mean: numbers(7, 3),
-            var: vec![0.5, 1.0, 2.0],
-        }
+        Moments { mean: numbers(7, 3), var: vec![0.5, 1.0, 2.0] }
     }
 
     #[test]
@@ -368,10 +337,7 @@ mod tests {
         assert!(one.batch(&Dense::zeros(0, 1)).is_err());
         assert_eq!(one.layer(&dense(&[[7.0]])).unwrap(), dense(&[[0.0]]));
         assert!(one.layer(&matrix(1, 2, 2)).is_err());
-        assert!(
-            one.batch_backward(&matrix(1, 2, 1), &matrix(1, 2, 2))
-                .is_err()
-        );
+        assert!(one.batch_backward(&matrix(1, 2, 1), &matrix(1, 2, 2)).is_err());
         assert!(Moments::standard(1).update(&matrix(1, 2, 2), 0.1).is_err());
     }
 

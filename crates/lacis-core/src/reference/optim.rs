@@ -49,33 +49,19 @@ pub struct AdamState {
 impl AdamState {
     /// Before the first step, for `n` weights.
     pub fn new(n: usize) -> Self {
-        AdamState {
-            first: vec![0.0; n],
-            second: vec![0.0; n],
-            steps: 0,
-        }
+        AdamState { first: vec![0.0; n], second: vec![0.0; n], steps: 0 }
     }
 }
 
 impl Adam {
     /// torch's defaults: `β` 0.9 and 0.999, `ε` 1e-8, no weight decay.
     pub fn new(rate: f64) -> Self {
-        Adam {
-            rate,
-            betas: [0.9, 0.999],
-            eps: 1e-8,
-            weight_decay: 0.0,
-            decay: Decay::Coupled,
-        }
+        Adam { rate, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.0, decay: Decay::Coupled }
     }
 
     /// torch's defaults for AdamW: as Adam's, and `λ` 0.01, decoupled.
     pub fn decoupled(rate: f64) -> Self {
-        Adam {
-            weight_decay: 0.01,
-            decay: Decay::Decoupled,
-            ..Adam::new(rate)
-        }
+        Adam { weight_decay: 0.01, decay: Decay::Decoupled, ..Adam::new(rate) }
     }
 
     /// One step.
@@ -84,18 +70,8 @@ impl Adam {
     /// When the gradient or the state is not as long as the weights.
     pub fn step(&self, w: &mut [f64], grad: &[f64], state: &mut AdamState) -> Result<()> {
         same_size("adam", "length of the gradient", w.len(), grad.len())?;
-        same_size(
-            "adam",
-            "length of the first moment",
-            w.len(),
-            state.first.len(),
-        )?;
-        same_size(
-            "adam",
-            "length of the second moment",
-            w.len(),
-            state.second.len(),
-        )?;
+        same_size("adam", "length of the first moment", w.len(), state.first.len())?;
+        same_size("adam", "length of the second moment", w.len(), state.second.len())?;
         state.steps += 1;
         let correction = self.betas.map(|beta| 1.0 - beta.powf(state.steps as f64));
         let [beta1, beta2] = self.betas;
@@ -149,11 +125,7 @@ mod tests {
 
     #[test]
     fn adam_by_hand() {
-        let adam = Adam {
-            betas: [0.5, 0.75],
-            eps: 1.0,
-            ..Adam::new(0.1)
-        };
+        let adam = Adam { betas: [0.5, 0.75], eps: 1.0, ..Adam::new(0.1) };
         let (mut w, mut state) = ([1.0], AdamState::new(1));
         // m̂ = 4, v̂ = 16: the first step is lr·g / (|g| + ε).
         adam.step(&mut w, &[4.0], &mut state).unwrap();
@@ -173,37 +145,26 @@ mod tests {
         let grad = [1e3, -1e-3, 0.0];
         Adam::new(0.01).step(&mut w, &grad, &mut state).unwrap();
         let expected = [0.99, 1.0 + 0.01 * 1e-3 / (1e-3 + 1e-8), 1.0];
-        w.iter()
-            .zip(expected)
-            .for_each(|(w, e)| assert!((w - e).abs() < 1e-12));
+        w.iter().zip(expected).for_each(|(w, e)| assert!((w - e).abs() < 1e-12));
     }
 
     #[test]
     fn weight_decay_is_coupled_or_not() {
-        let coupled = Adam {
-            weight_decay: 0.5,
-            ..Adam::new(0.1)
-        };
+        let coupled = Adam { weight_decay: 0.5, ..Adam::new(0.1) };
         let (mut w, mut state) = ([2.0], AdamState::new(1));
         coupled.step(&mut w, &[0.0], &mut state).unwrap();
         // The gradient is 1, whose size Adam forgets.
         assert!((w[0] - 1.9).abs() < 1e-8);
         assert_close(&state.first, &[0.1]);
         let (mut w, mut state) = ([2.0], AdamState::new(1));
-        Adam::decoupled(0.1)
-            .step(&mut w, &[0.0], &mut state)
-            .unwrap();
+        Adam::decoupled(0.1).step(&mut w, &[0.0], &mut state).unwrap();
         assert_close(&w, &[2.0 * (1.0 - 0.1 * 0.01)]);
         assert_eq!(state.first, [0.0]);
     }
 
     #[test]
     fn sgd_by_hand() {
-        let sgd = Sgd {
-            rate: 0.1,
-            momentum: 0.5,
-            weight_decay: 0.25,
-        };
+        let sgd = Sgd { rate: 0.1, momentum: 0.5, weight_decay: 0.25 };
         let (mut w, mut velocity) = ([4.0], [0.0]);
         sgd.step(&mut w, &[1.0], &mut velocity).unwrap();
         assert_close(&[w[0], velocity[0]], &[3.8, 2.0]);
@@ -215,16 +176,9 @@ mod tests {
     fn what_does_not_fit_is_an_error() {
         let adam = Adam::new(0.1);
         assert!(adam.step(&mut [1.0], &[], &mut AdamState::new(1)).is_err());
-        assert!(
-            adam.step(&mut [1.0], &[1.0], &mut AdamState::new(2))
-                .is_err()
-        );
+        assert!(adam.step(&mut [1.0], &[1.0], &mut AdamState::new(2)).is_err());
         assert!(adam.step(&mut [], &[], &mut AdamState::new(0)).is_ok());
-        let sgd = Sgd {
-            rate: 0.1,
-            momentum: 0.0,
-            weight_decay: 0.0,
-        };
+        let sgd = Sgd { rate: 0.1, momentum: 0.0, weight_decay: 0.0 };
         assert!(sgd.step(&mut [1.0], &[1.0], &mut []).is_err());
     }
 }

@@ -39,12 +39,7 @@ pub fn matmul(x: &Dense<f64>, z: &Dense<f64>, form: Form) -> Result<Dense<f64>> 
             (&xt, z)
         }
     };
-    same_size(
-        "matmul",
-        "inner size of the second matrix",
-        x.n_cols(),
-        z.n_rows(),
-    )?;
+    same_size("matmul", "inner size of the second matrix", x.n_cols(), z.n_rows())?;
     let inner = |i, j| (0..x.n_cols()).fold(0.0, |sum, c| sum + x.at(i, c) * z.at(c, j));
     Ok(Dense::from_fn(x.n_rows(), z.n_cols(), inner))
 }
@@ -67,12 +62,7 @@ pub fn sparse_matmul(x: &Csr, w: &Dense<f64>) -> Result<Dense<f64>> {
 /// # Errors
 /// When `grad` has not one row per row of `x`.
 pub fn sparse_matmul_transposed(x: &Csr, grad: &Dense<f64>) -> Result<Dense<f64>> {
-    same_size(
-        "sparse_matmul_transposed",
-        "rows of the gradient",
-        x.n_rows(),
-        grad.n_rows(),
-    )?;
+    same_size("sparse_matmul_transposed", "rows of the gradient", x.n_rows(), grad.n_rows())?;
     let mut w = Dense::zeros(x.n_cols(), grad.n_cols());
     for (i, j, value) in x.entries() {
         for c in 0..grad.n_cols() {
@@ -124,9 +114,7 @@ pub fn segment_matmul_backward(
     let runs = runs(op, x, ptr, weights)?;
     same_size(op, "rows of the gradient", x.n_rows(), grad.n_rows())?;
     let dx = segment_matmul(grad, ptr, &turned)?;
-    let dw = runs
-        .into_iter()
-        .map(|run| matmul(&rows(x, run.clone()), &rows(grad, run), Form::Tn));
+    let dw = runs.into_iter().map(|run| matmul(&rows(x, run.clone()), &rows(grad, run), Form::Tn));
     Ok((dx, dw.collect::<Result<_>>()?))
 }
 
@@ -148,10 +136,7 @@ fn runs(
         same_size(op, "rows of a weight", x.n_cols(), w.n_rows())?;
         same_size(op, "columns of a weight", weights[0].n_cols(), w.n_cols())?;
     }
-    Ok(ptr
-        .windows(2)
-        .map(|p| p[0] as usize..p[1] as usize)
-        .collect())
+    Ok(ptr.windows(2).map(|p| p[0] as usize..p[1] as usize).collect())
 }
 
 /// `C = A·B`: an entry wherever some `a_il·b_lj` is stored, even if they cancel; none repeats.
@@ -226,10 +211,7 @@ mod tests {
 
     #[test]
     fn dense_products_by_hand() {
-        let (x, z) = (
-            dense(&[[1.0, 2.0], [3.0, 4.0]]),
-            dense(&[[5.0, 6.0], [7.0, 8.0]]),
-        );
+        let (x, z) = (dense(&[[1.0, 2.0], [3.0, 4.0]]), dense(&[[5.0, 6.0], [7.0, 8.0]]));
         let found = |form| flat(&matmul(&x, &z, form).unwrap());
         assert_eq!(found(Form::Nn), [19.0, 22.0, 43.0, 50.0]);
         assert_eq!(found(Form::Nt), [17.0, 23.0, 39.0, 53.0]);
@@ -246,10 +228,7 @@ mod tests {
         assert!(matmul(&x, &z, Form::Nt).is_err() && matmul(&x, &z, Form::Tn).is_err());
         let none = matmul(&Dense::zeros(2, 0), &Dense::zeros(0, 3), Form::Nn).unwrap();
         assert_eq!(none, Dense::zeros(2, 3));
-        assert_eq!(
-            matmul(&x, &Dense::zeros(3, 0), Form::Nn).unwrap(),
-            Dense::zeros(2, 0)
-        );
+        assert_eq!(matmul(&x, &Dense::zeros(3, 0), Form::Nn).unwrap(), Dense::zeros(2, 0));
     }
 
     #[test]
@@ -274,38 +253,25 @@ mod tests {
 
     #[test]
     fn groups_multiply_each_alone() {
-        let (x, weights) = (
-            matrix(6, 5, 2),
-            [matrix(7, 2, 3), matrix(8, 2, 3), matrix(9, 2, 3)],
-        );
+        let (x, weights) = (matrix(6, 5, 2), [matrix(7, 2, 3), matrix(8, 2, 3), matrix(9, 2, 3)]);
         let ptr = [0, 2, 2, 5];
         let y = segment_matmul(&x, &ptr, &weights).unwrap();
         let parts = [rows(&x, 0..2), rows(&x, 2..2), rows(&x, 2..5)];
         let pairs: Vec<_> = parts.iter().zip(&weights).collect();
-        let expected: Vec<f64> = grouped_matmul(&pairs)
-            .unwrap()
-            .iter()
-            .flat_map(flat)
-            .collect();
+        let expected: Vec<f64> = grouped_matmul(&pairs).unwrap().iter().flat_map(flat).collect();
         assert_close(&flat(&y), &expected);
         assert!(segment_matmul(&x, &[0, 2, 5], &weights).is_err());
         assert!(segment_matmul(&x, &[0, 2, 1, 5], &weights).is_err());
         assert!(segment_matmul(&x, &[0, 2, 3, 4], &weights).is_err());
         assert!(segment_matmul(&matrix(6, 5, 3), &ptr, &weights).is_err());
         assert!(segment_matmul(&x, &[], &[]).is_err());
-        assert_eq!(
-            segment_matmul(&rows(&x, 0..0), &[0], &[]).unwrap(),
-            Dense::zeros(0, 0)
-        );
+        assert_eq!(segment_matmul(&rows(&x, 0..0), &[0], &[]).unwrap(), Dense::zeros(0, 0));
         assert!(grouped_matmul(&[(&x, &x)]).is_err());
     }
 
     #[test]
     fn gradients_of_groups_are_slopes() {
-        let (x, weights) = (
-            matrix(6, 5, 2),
-            [matrix(7, 2, 3), matrix(8, 2, 3), matrix(9, 2, 3)],
-        );
+        let (x, weights) = (matrix(6, 5, 2), [matrix(7, 2, 3), matrix(8, 2, 3), matrix(9, 2, 3)]);
         let (ptr, dy) = ([0, 2, 2, 5], matrix(10, 5, 3));
         let (dx, dw) = segment_matmul_backward(&x, &ptr, &weights, &dy).unwrap();
         let loss = |x: &Dense<f64>, weights: &[Dense<f64>]| {
@@ -324,25 +290,16 @@ mod tests {
 
     #[test]
     fn a_sparse_product_is_the_dense_one_with_its_pattern() {
-        let (a, b) = (
-            graph(),
-            csr(3, &[&[(2, 1.0), (0, 2.0)], &[], &[(2, -1.0)], &[(1, 4.0)]]),
-        );
+        let (a, b) = (graph(), csr(3, &[&[(2, 1.0), (0, 2.0)], &[], &[(2, -1.0)], &[(1, 4.0)]]));
         let c = spgemm(&a, &b).unwrap();
         let expected = matmul(&filled(&a), &filled(&b), Form::Nn).unwrap();
         assert_close(&flat(&filled_entries(&c, 5, 3)), &flat(&expected));
         assert!(c.is_sorted_by_key(|&(i, j, _)| (i, j)));
-        let cancelled = spgemm(
-            &csr(2, &[&[(0, 1.0), (1, 1.0)]]),
-            &csr(1, &[&[(0, 5.0)], &[(0, -5.0)]]),
-        );
+        let cancelled =
+            spgemm(&csr(2, &[&[(0, 1.0), (1, 1.0)]]), &csr(1, &[&[(0, 5.0)], &[(0, -5.0)]]));
         assert_eq!(cancelled.unwrap(), [(0, 0, 0.0)]);
         assert!(spgemm(&a, &a).is_err());
-        assert!(
-            spgemm(&Csr::empty(0, 0).unwrap(), &Csr::empty(0, 3).unwrap())
-                .unwrap()
-                .is_empty()
-        );
+        assert!(spgemm(&Csr::empty(0, 0).unwrap(), &Csr::empty(0, 3).unwrap()).unwrap().is_empty());
     }
 
     #[test]

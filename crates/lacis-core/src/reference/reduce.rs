@@ -29,13 +29,7 @@ pub enum Ties {
 
 impl Reduce {
     /// All of them.
-    pub const ALL: [Reduce; 5] = [
-        Reduce::Sum,
-        Reduce::Mean,
-        Reduce::Max,
-        Reduce::Min,
-        Reduce::Mul,
-    ];
+    pub const ALL: [Reduce; 5] = [Reduce::Sum, Reduce::Mean, Reduce::Max, Reduce::Min, Reduce::Mul];
 
     /// The numbers as one.
     pub fn of(self, items: &[f64]) -> f64 {
@@ -81,19 +75,14 @@ impl Reduce {
         let chosen = self.argument(items);
         let result = self.of(items);
         if ties == Ties::FirstArgument {
-            return (0..items.len())
-                .map(|at| f64::from(Some(at) == chosen))
-                .collect();
+            return (0..items.len()).map(|at| f64::from(Some(at) == chosen)).collect();
         }
         let mut parts = items.iter().filter(|&&item| item == result).count() as f64;
         if ties == Ties::SplitWithInitialZero && result == 0.0 {
             parts += 1.0;
         }
         // Nothing equals NaN: 0 / 0 makes the gradient NaN too, as torch has it.
-        items
-            .iter()
-            .map(|&item| f64::from(item == result) / parts)
-            .collect()
+        items.iter().map(|&item| f64::from(item == result) / parts).collect()
     }
 }
 
@@ -107,10 +96,7 @@ mod tests {
         let items = [3.0, -1.0, 4.0];
         let found = Reduce::ALL.map(|reduce| reduce.of(&items));
         assert_eq!(found, [6.0, 2.0, 4.0, -1.0, -12.0]);
-        assert_eq!(
-            Reduce::ALL.map(|reduce| reduce.of(&[])),
-            [0.0, 0.0, 0.0, 0.0, 1.0]
-        );
+        assert_eq!(Reduce::ALL.map(|reduce| reduce.of(&[])), [0.0, 0.0, 0.0, 0.0, 1.0]);
         assert!(Reduce::Sum.of(&[]).is_sign_positive());
         assert_eq!(Reduce::ALL.map(|reduce| reduce.of(&[-5.0])), [-5.0; 5]);
     }
@@ -129,11 +115,7 @@ mod tests {
     fn derivatives_are_slopes() {
         let items = numbers(1, 5);
         for reduce in Reduce::ALL {
-            for ties in [
-                Ties::SplitEvenly,
-                Ties::FirstArgument,
-                Ties::SplitWithInitialZero,
-            ] {
+            for ties in [Ties::SplitEvenly, Ties::FirstArgument, Ties::SplitWithInitialZero] {
                 let grad = reduce.derivative(&items, ties);
                 assert_gradient(&items, &grad, |items| reduce.of(items));
             }
@@ -143,43 +125,22 @@ mod tests {
 
     #[test]
     fn a_product_with_zeros_has_a_finite_gradient() {
-        assert_eq!(
-            Reduce::Mul.derivative(&[0.0, 2.0, 3.0], Ties::SplitEvenly),
-            [6.0, 0.0, 0.0]
-        );
-        assert_eq!(
-            Reduce::Mul.derivative(&[0.0, 2.0, 0.0], Ties::SplitEvenly),
-            [0.0; 3]
-        );
+        assert_eq!(Reduce::Mul.derivative(&[0.0, 2.0, 3.0], Ties::SplitEvenly), [6.0, 0.0, 0.0]);
+        assert_eq!(Reduce::Mul.derivative(&[0.0, 2.0, 0.0], Ties::SplitEvenly), [0.0; 3]);
     }
 
     #[test]
     fn ties_are_split_or_given_to_the_first() {
         let items = [0.0, 1.0, 1.0];
-        assert_eq!(
-            Reduce::Max.derivative(&items, Ties::SplitEvenly),
-            [0.0, 0.5, 0.5]
-        );
-        assert_eq!(
-            Reduce::Max.derivative(&items, Ties::FirstArgument),
-            [0.0, 1.0, 0.0]
-        );
+        assert_eq!(Reduce::Max.derivative(&items, Ties::SplitEvenly), [0.0, 0.5, 0.5]);
+        assert_eq!(Reduce::Max.derivative(&items, Ties::FirstArgument), [0.0, 1.0, 0.0]);
         assert_eq!(Reduce::Max.argument(&items), Some(1));
         let items = [0.0, 2.0, 0.0];
-        assert_eq!(
-            Reduce::Min.derivative(&items, Ties::SplitEvenly),
-            [0.5, 0.0, 0.5]
-        );
-        assert_eq!(
-            Reduce::Min.derivative(&items, Ties::FirstArgument),
-            [1.0, 0.0, 0.0]
-        );
+        assert_eq!(Reduce::Min.derivative(&items, Ties::SplitEvenly), [0.5, 0.0, 0.5]);
+        assert_eq!(Reduce::Min.derivative(&items, Ties::FirstArgument), [1.0, 0.0, 0.0]);
         let third = 1.0 / 3.0;
         let found = Reduce::Min.derivative(&items, Ties::SplitWithInitialZero);
         assert_eq!(found, [third, 0.0, third]);
-        assert_eq!(
-            Reduce::Max.derivative(&items, Ties::SplitWithInitialZero),
-            [0.0, 1.0, 0.0]
-        );
+        assert_eq!(Reduce::Max.derivative(&items, Ties::SplitWithInitialZero), [0.0, 1.0, 0.0]);
     }
 }

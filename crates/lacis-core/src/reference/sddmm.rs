@@ -55,10 +55,7 @@ pub fn sddmm_backward(
             EdgeOp::Mul => grad.at(e, c) * other.at(e, c),
         })
     };
-    Ok((
-        sum_at_targets(a, &scaled(&v)),
-        sum_at_sources(a, &scaled(&u)),
-    ))
+    Ok((sum_at_targets(a, &scaled(&v)), sum_at_sources(a, &scaled(&u))))
 }
 
 /// What torch_geometric adds to a softmax's denominator.
@@ -169,14 +166,8 @@ mod tests {
         let v = dense(&[[10.0, 20.0], [30.0, 40.0]]);
         let found = |op| flat(&sddmm(&a, &u, &v, op).unwrap());
         assert_eq!(found(EdgeOp::Dot), [110.0, 250.0, 110.0, 250.0]);
-        assert_eq!(
-            found(EdgeOp::Add),
-            [31.0, 42.0, 33.0, 44.0, 13.0, 24.0, 33.0, 44.0]
-        );
-        assert_eq!(
-            found(EdgeOp::Mul),
-            [30.0, 80.0, 90.0, 160.0, 30.0, 80.0, 90.0, 160.0]
-        );
+        assert_eq!(found(EdgeOp::Add), [31.0, 42.0, 33.0, 44.0, 13.0, 24.0, 33.0, 44.0]);
+        assert_eq!(found(EdgeOp::Mul), [30.0, 80.0, 90.0, 160.0, 30.0, 80.0, 90.0, 160.0]);
     }
 
     #[test]
@@ -202,10 +193,7 @@ mod tests {
     fn softmax_sums_to_one_over_each_row_and_head() {
         let a = graph();
         let p = edge_softmax(&a, &matrix(6, a.nnz(), 2)).unwrap();
-        assert_close(
-            &flat(&sum_at_targets(&a, &p)),
-            &[1., 1., 0., 0., 1., 1., 1., 1., 1., 1.],
-        );
+        assert_close(&flat(&sum_at_targets(&a, &p)), &[1., 1., 0., 0., 1., 1., 1., 1., 1., 1.]);
         let a = csr(2, &[&[(0, 1.0), (1, 1.0)]]);
         let p = edge_softmax(&a, &dense(&[[1000.0], [1000.0 + 3f64.ln()]])).unwrap();
         assert_close(&flat(&p), &[0.25, 0.75]);
@@ -226,22 +214,10 @@ mod tests {
             let s = sddmm(&empty, &matrix(1, 3, 2), &matrix(2, 2, 2), op).unwrap();
             assert_eq!(s.n_rows(), 0);
         }
-        let none = sddmm(
-            &graph(),
-            &Dense::zeros(5, 0),
-            &Dense::zeros(4, 0),
-            EdgeOp::Dot,
-        )
-        .unwrap();
+        let none = sddmm(&graph(), &Dense::zeros(5, 0), &Dense::zeros(4, 0), EdgeOp::Dot).unwrap();
         assert_eq!(none, Dense::zeros(10, 1));
-        assert_eq!(
-            edge_softmax(&empty, &Dense::zeros(0, 2)).unwrap(),
-            Dense::zeros(0, 2)
-        );
-        assert_eq!(
-            edge_softmax(&graph(), &Dense::zeros(10, 0)).unwrap(),
-            Dense::zeros(10, 0)
-        );
+        assert_eq!(edge_softmax(&empty, &Dense::zeros(0, 2)).unwrap(), Dense::zeros(0, 2));
+        assert_eq!(edge_softmax(&graph(), &Dense::zeros(10, 0)).unwrap(), Dense::zeros(10, 0));
     }
 
     #[test]

@@ -124,12 +124,7 @@ pub fn index_select(x: &Dense<f64>, index: &[u32], axis: Axis) -> Result<Dense<f
 pub fn index_add(y: &Dense<f64>, index: &[u32], x: &Dense<f64>, axis: Axis) -> Result<Dense<f64>> {
     let (mut y, x) = (axis.turn(y), axis.turn(x));
     check_indices("index_add", index, y.n_rows())?;
-    check_shape(
-        "index_add",
-        ["length of x", "width of x"],
-        (index.len(), y.n_cols()),
-        &x,
-    )?;
+    check_shape("index_add", ["length of x", "width of x"], (index.len(), y.n_cols()), &x)?;
     for (i, &at) in index.iter().enumerate() {
         add_row(y.row_mut(at as usize), x.row(i));
     }
@@ -276,17 +271,11 @@ mod tests {
         let y = index_select(&x, &[2, 0, 2], Axis::Rows).unwrap();
         assert_eq!(y, dense(&[[5.0, 6.0], [1.0, 2.0], [5.0, 6.0]]));
         let y = index_select(&x, &[1, 1, 0], Axis::Cols).unwrap();
-        assert_eq!(
-            y,
-            dense(&[[2.0, 2.0, 1.0], [4.0, 4.0, 3.0], [6.0, 6.0, 5.0]])
-        );
+        assert_eq!(y, dense(&[[2.0, 2.0, 1.0], [4.0, 4.0, 3.0], [6.0, 6.0, 5.0]]));
         let y = index_add(&dense(&[[10.0, 20.0]]), &[0, 0, 0], &x, Axis::Rows).unwrap();
         assert_eq!(y, dense(&[[19.0, 32.0]]));
         let y = index_add(&Dense::zeros(3, 3), &[2, 0], &x, Axis::Cols).unwrap();
-        assert_eq!(
-            y,
-            dense(&[[2.0, 0.0, 1.0], [4.0, 0.0, 3.0], [6.0, 0.0, 5.0]])
-        );
+        assert_eq!(y, dense(&[[2.0, 0.0, 1.0], [4.0, 0.0, 3.0], [6.0, 0.0, 5.0]]));
     }
 
     #[test]
@@ -296,9 +285,7 @@ mod tests {
             let (x, dy) = (axis.turn(&matrix(1, 3, 2)), axis.turn(&matrix(2, 4, 2)));
             let zeros = Dense::zeros(x.n_rows(), x.n_cols());
             let dx = index_add(&zeros, &index, &dy, axis).unwrap();
-            assert_matrix_gradient(&x, &dx, |x| {
-                dot(&index_select(x, &index, axis).unwrap(), &dy)
-            });
+            assert_matrix_gradient(&x, &dx, |x| dot(&index_select(x, &index, axis).unwrap(), &dy));
             let dz = index_select(&x, &index, axis).unwrap();
             assert_matrix_gradient(&dy, &dz, |z| {
                 dot(&index_add(&zeros, &index, z, axis).unwrap(), &x)
@@ -327,14 +314,7 @@ mod tests {
 
     #[test]
     fn negative_maxima_are_not_compared_with_zero() {
-        let y = scatter(
-            &dense(&[[-3.0], [-2.0]]),
-            &[1, 1],
-            2,
-            Reduce::Max,
-            Axis::Rows,
-        )
-        .unwrap();
+        let y = scatter(&dense(&[[-3.0], [-2.0]]), &[1, 1], 2, Reduce::Max, Axis::Rows).unwrap();
         assert_eq!(flat(&y), [0.0, -2.0]);
     }
 
@@ -366,10 +346,7 @@ mod tests {
     #[test]
     fn ties_follow_the_rule() {
         let segments = Segments::from_index(&[0, 1, 0, 0], 2).unwrap();
-        let (x, dy) = (
-            dense(&[[0.0], [7.0], [0.0], [-1.0]]),
-            dense(&[[6.0], [1.0]]),
-        );
+        let (x, dy) = (dense(&[[0.0], [7.0], [0.0], [-1.0]]), dense(&[[6.0], [1.0]]));
         let dx = |ties| {
             let rule = (Reduce::Max, ties);
             flat(&segment_reduce_backward(&x, &segments, rule, Axis::Rows, &dy).unwrap())

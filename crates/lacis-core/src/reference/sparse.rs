@@ -220,18 +220,9 @@ pub fn in_stored_order(a: &Csr, caller: &[f64]) -> Result<Vec<f64>> {
 /// # Errors
 /// When there is not one row per entry.
 pub fn rows_in_caller_order(a: &Csr, stored: &Dense<f64>) -> Result<Dense<f64>> {
-    same_size(
-        "rows_in_caller_order",
-        "number of rows",
-        a.nnz(),
-        stored.n_rows(),
-    )?;
+    same_size("rows_in_caller_order", "number of rows", a.nnz(), stored.n_rows())?;
     let mut caller = Dense::zeros(a.nnz(), stored.n_cols());
-    (0..a.nnz()).for_each(|e| {
-        caller
-            .row_mut(position(a, e))
-            .copy_from_slice(stored.row(e))
-    });
+    (0..a.nnz()).for_each(|e| caller.row_mut(position(a, e)).copy_from_slice(stored.row(e)));
     Ok(caller)
 }
 
@@ -275,24 +266,15 @@ mod tests {
         };
         // 0.5 + 10·(2·1·1 − 3·1·10) + 1 = −278.5, halved; and 0.5 + 20·0 + 1.
         assert_eq!(flat(&spmm.forward(&a, &x).unwrap()), [-139.25, 1.5]);
-        let mul = Spmm {
-            reduce: Reduce::Mul,
-            ..spmm
-        };
+        let mul = Spmm { reduce: Reduce::Mul, ..spmm };
         assert_eq!(flat(&mul.forward(&a, &x).unwrap()), [-299.25, 21.5]);
     }
 
     #[test]
     fn without_edges_rows_or_features() {
         let empty = Csr::empty(3, 2).unwrap();
-        assert_eq!(
-            spmm(&empty, &matrix(1, 2, 2), Reduce::Sum).unwrap(),
-            Dense::zeros(3, 2)
-        );
-        assert_eq!(
-            spmm(&graph(), &Dense::zeros(4, 0), Reduce::Max).unwrap(),
-            Dense::zeros(5, 0)
-        );
+        assert_eq!(spmm(&empty, &matrix(1, 2, 2), Reduce::Sum).unwrap(), Dense::zeros(3, 2));
+        assert_eq!(spmm(&graph(), &Dense::zeros(4, 0), Reduce::Max).unwrap(), Dense::zeros(5, 0));
         let nothing = Csr::empty(0, 0).unwrap();
         let grads = Spmm::new(Reduce::Mean)
             .backward(&nothing, &Dense::zeros(0, 3), &Dense::zeros(0, 3))
@@ -318,41 +300,11 @@ mod tests {
             let grads = spmm.backward(&a, &x, &dy).unwrap();
             assert_matrix_gradient(&x, &grads.x, |x| loss(spmm, x));
             assert_matrix_gradient(&before, &grads.accumulate, |y| {
-                loss(
-                    Spmm {
-                        accumulate: Some(y),
-                        ..spmm
-                    },
-                    &x,
-                )
+                loss(Spmm { accumulate: Some(y), ..spmm }, &x)
             });
-            assert_gradient(&left, &grads.left, |l| {
-                loss(
-                    Spmm {
-                        left: Some(l),
-                        ..spmm
-                    },
-                    &x,
-                )
-            });
-            assert_gradient(&right, &grads.right, |r| {
-                loss(
-                    Spmm {
-                        right: Some(r),
-                        ..spmm
-                    },
-                    &x,
-                )
-            });
-            assert_gradient(&bias, &grads.bias, |b| {
-                loss(
-                    Spmm {
-                        bias: Some(b),
-                        ..spmm
-                    },
-                    &x,
-                )
-            });
+            assert_gradient(&left, &grads.left, |l| loss(Spmm { left: Some(l), ..spmm }, &x));
+            assert_gradient(&right, &grads.right, |r| loss(Spmm { right: Some(r), ..spmm }, &x));
+            assert_gradient(&bias, &grads.bias, |b| loss(Spmm { bias: Some(b), ..spmm }, &x));
         }
     }
 
@@ -384,18 +336,12 @@ mod tests {
         let x = dense(&[[0.0, 2.0], [0.0, 1.0], [-1.0, 2.0]]);
         let dy = dense(&[[6.0, 8.0], [1.0, 1.0]]);
         let dx = |ties| {
-            let spmm = Spmm {
-                ties,
-                ..Spmm::new(Reduce::Max)
-            };
+            let spmm = Spmm { ties, ..Spmm::new(Reduce::Max) };
             flat(&spmm.backward(&a, &x, &dy).unwrap().x)
         };
         assert_eq!(dx(Ties::SplitEvenly), [3.0, 4.0, 3.0, 0.0, 0.0, 4.0]);
         assert_eq!(dx(Ties::FirstArgument), [6.0, 8.0, 0.0, 0.0, 0.0, 0.0]);
-        assert_eq!(
-            dx(Ties::SplitWithInitialZero),
-            [2.0, 4.0, 2.0, 0.0, 0.0, 4.0]
-        );
+        assert_eq!(dx(Ties::SplitWithInitialZero), [2.0, 4.0, 2.0, 0.0, 0.0, 4.0]);
         let arguments = Spmm::new(Reduce::Max).arguments(&a, &x).unwrap();
         assert_eq!(arguments, [Some(0), Some(0), None, None]);
         let arguments = Spmm::new(Reduce::Min).arguments(&a, &x).unwrap();
@@ -425,22 +371,10 @@ mod tests {
         let short = [1.0];
         let plain = Spmm::new(Reduce::Sum);
         for wrong in [
-            Spmm {
-                left: Some(&short),
-                ..plain
-            },
-            Spmm {
-                right: Some(&short),
-                ..plain
-            },
-            Spmm {
-                bias: Some(&short),
-                ..plain
-            },
-            Spmm {
-                accumulate: Some(&x),
-                ..plain
-            },
+            Spmm { left: Some(&short), ..plain },
+            Spmm { right: Some(&short), ..plain },
+            Spmm { bias: Some(&short), ..plain },
+            Spmm { accumulate: Some(&x), ..plain },
         ] {
             assert!(wrong.forward(&a, &x).is_err());
         }

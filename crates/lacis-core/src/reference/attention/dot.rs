@@ -89,10 +89,7 @@ impl DotAttention<'_> {
     }
 
     fn scores(&self, heads: Heads, rows: &Rows) -> Result<Dense<f64>> {
-        plus(
-            self.scaled(&heads.dots(&rows.queries, &rows.keys)),
-            self.edges.bias,
-        )
+        plus(self.scaled(&heads.dots(&rows.queries, &rows.keys)), self.edges.bias)
     }
 
     fn scaled(&self, x: &Dense<f64>) -> Dense<f64> {
@@ -110,12 +107,7 @@ impl DotAttention<'_> {
             a.n_rows(),
             self.queries,
         )?;
-        keys.check(
-            op,
-            ["rows of the keys", "columns of the keys"],
-            a.n_cols(),
-            self.keys,
-        )?;
+        keys.check(op, ["rows of the keys", "columns of the keys"], a.n_cols(), self.keys)?;
         values.check(
             op,
             ["rows of the values", "columns of the values"],
@@ -164,21 +156,14 @@ mod tests {
                 values,
                 heads: 2,
                 scale: 1.0 / 3f64.sqrt(),
-                edges: PerEdge {
-                    features: Some(features),
-                    bias: Some(bias),
-                    mask: Some(mask),
-                },
+                edges: PerEdge { features: Some(features), bias: Some(bias), mask: Some(mask) },
             }
         }
 
         /// Without edge features, which tie the values' width to the keys'.
         fn featureless(&self) -> DotAttention<'_> {
             let attention = self.attention();
-            let edges = PerEdge {
-                features: None,
-                ..attention.edges
-            };
+            let edges = PerEdge { features: None, ..attention.edges };
             DotAttention { edges, ..attention }
         }
     }
@@ -189,13 +174,7 @@ mod tests {
         let inputs = Inputs::new(a.nnz());
         let grads = inputs.attention().backward(&a, &dy).unwrap();
         let features = grads.features.unwrap();
-        let expected = [
-            grads.queries,
-            grads.keys,
-            grads.values,
-            grads.bias,
-            features,
-        ];
+        let expected = [grads.queries, grads.keys, grads.values, grads.bias, features];
         for (at, grad) in expected.iter().enumerate() {
             assert_matrix_gradient(&inputs.0[at], grad, |x| {
                 dot(&inputs.with(at, x).attention().forward(&a).unwrap(), &dy)
@@ -232,16 +211,10 @@ mod tests {
             edges: PerEdge::default(),
         };
         let p = 1.0 / (1.0 + 2f64.exp());
-        assert_close(
-            &flat(&attention.forward(&a).unwrap()),
-            &[20.0 - 10.0 * p, 0.0],
-        );
+        assert_close(&flat(&attention.forward(&a).unwrap()), &[20.0 - 10.0 * p, 0.0]);
         // Features −1 and −3 take the keys to 0, and are added to the values.
         let features = dense(&[[-1.0], [-3.0]]);
-        let edges = PerEdge {
-            features: Some(&features),
-            ..attention.edges
-        };
+        let edges = PerEdge { features: Some(&features), ..attention.edges };
         let level = DotAttention { edges, ..attention };
         assert_close(&flat(&level.forward(&a).unwrap()), &[13.0, 0.0]);
     }
@@ -249,10 +222,7 @@ mod tests {
     #[test]
     fn without_edges_or_channels() {
         let (empty, inputs) = (Csr::empty(5, 4).unwrap(), Inputs::new(0));
-        assert_eq!(
-            inputs.attention().forward(&empty).unwrap(),
-            Dense::zeros(5, 6)
-        );
+        assert_eq!(inputs.attention().forward(&empty).unwrap(), Dense::zeros(5, 6));
         let (target, source) = (Dense::zeros(5, 0), Dense::zeros(4, 0));
         let attention = DotAttention {
             queries: &target,
@@ -263,10 +233,7 @@ mod tests {
             edges: PerEdge::default(),
         };
         assert_eq!(attention.forward(&graph()).unwrap(), target);
-        assert_eq!(
-            attention.backward(&graph(), &target).unwrap().values,
-            source
-        );
+        assert_eq!(attention.backward(&graph(), &target).unwrap().values, source);
     }
 
     #[test]
@@ -274,17 +241,11 @@ mod tests {
         let a = graph();
         let (inputs, wrong) = (Inputs::new(a.nnz()), matrix(1, 1, 1));
         for at in 0..6 {
-            assert!(
-                inputs.with(at, &wrong).attention().forward(&a).is_err(),
-                "{at}"
-            );
+            assert!(inputs.with(at, &wrong).attention().forward(&a).is_err(), "{at}");
         }
         assert!(inputs.attention().backward(&a, &wrong).is_err());
         for heads in [0, 4] {
-            let attention = DotAttention {
-                heads,
-                ..inputs.attention()
-            };
+            let attention = DotAttention { heads, ..inputs.attention() };
             assert!(attention.forward(&a).is_err());
         }
     }

@@ -51,8 +51,7 @@ impl Gat<'_> {
     pub fn forward(&self, a: &Csr) -> Result<Dense<f64>> {
         let heads = self.check(a)?;
         let scores = activate(&self.sums(a, heads)?, self.leaky());
-        self.edges
-            .attend(a, heads, &scores, &at_sources(a, self.source))
+        self.edges.attend(a, heads, &scores, &at_sources(a, self.source))
     }
 
     /// The gradient of every input from that of `y`.
@@ -64,8 +63,7 @@ impl Gat<'_> {
         let sums = self.sums(a, heads)?;
         let (scores, values) = (activate(&sums, self.leaky()), at_sources(a, self.source));
         let (d_scores, d_values) =
-            self.edges
-                .attend_backward(a, heads, (&scores, &values), grad)?;
+            self.edges.attend_backward(a, heads, (&scores, &values), grad)?;
         let bias = activate_backward(&sums, self.leaky(), &d_scores)?;
 
         let d_target = sum_at_targets(a, &bias);
@@ -100,9 +98,7 @@ impl Gat<'_> {
         let target = heads.projected(self.target, self.target_vectors);
         let source = heads.projected(self.source, self.source_vectors);
         let ends = sddmm(a, &target, &source, EdgeOp::Add)?;
-        let edge = self
-            .edge_term()
-            .map(|(features, vectors)| heads.projected(features, vectors));
+        let edge = self.edge_term().map(|(features, vectors)| heads.projected(features, vectors));
         plus(plus(ends, edge.as_ref())?, self.edges.bias)
     }
 
@@ -110,15 +106,9 @@ impl Gat<'_> {
         let heads = Heads::of_vectors(self.target_vectors);
         let what = ["number of source vectors", "length of a source vector"];
         check_shape("gat", what, (heads.n, heads.channels), self.source_vectors)?;
-        let what = [
-            "rows of the target features",
-            "columns of the target features",
-        ];
+        let what = ["rows of the target features", "columns of the target features"];
         heads.check("gat", what, a.n_rows(), self.target)?;
-        let what = [
-            "rows of the source features",
-            "columns of the source features",
-        ];
+        let what = ["rows of the source features", "columns of the source features"];
         heads.check("gat", what, a.n_cols(), self.source)?;
         self.edges.check("gat", heads, a.nnz())?;
         match (self.edges.features, self.edge_vectors) {
@@ -174,11 +164,7 @@ mod tests {
                 target_vectors: t,
                 source_vectors: u,
                 edge_vectors: Some(w),
-                edges: PerEdge {
-                    features: Some(features),
-                    bias: Some(bias),
-                    mask: Some(mask),
-                },
+                edges: PerEdge { features: Some(features), bias: Some(bias), mask: Some(mask) },
                 slope: 0.2,
             }
         }
@@ -210,11 +196,8 @@ mod tests {
     fn known_values() {
         // One target, two sources with features 1 and 3; sums −1 + 1 = 0 and −1 + 3 = 2.
         let a = csr(2, &[&[(0, 5.0), (1, 5.0)], &[]]);
-        let (target, source, one) = (
-            dense(&[[-1.0], [4.0]]),
-            dense(&[[1.0], [3.0]]),
-            dense(&[[1.0]]),
-        );
+        let (target, source, one) =
+            (dense(&[[-1.0], [4.0]]), dense(&[[1.0], [3.0]]), dense(&[[1.0]]));
         let gat = Gat {
             target: &target,
             source: &source,
@@ -225,15 +208,9 @@ mod tests {
             slope: 0.2,
         };
         let p = 1.0 / (1.0 + 2f64.exp());
-        assert_close(
-            &flat(&gat.forward(&a).unwrap()),
-            &[p + 3.0 * (1.0 - p), 0.0],
-        );
+        assert_close(&flat(&gat.forward(&a).unwrap()), &[p + 3.0 * (1.0 - p), 0.0]);
         let mask = dense(&[[2.0], [0.0]]);
-        let edges = PerEdge {
-            mask: Some(&mask),
-            ..gat.edges
-        };
+        let edges = PerEdge { mask: Some(&mask), ..gat.edges };
         let dropped = Gat { edges, ..gat };
         assert_close(&flat(&dropped.forward(&a).unwrap()), &[2.0 * p, 0.0]);
         // At the kink of the first edge the slope is 0.2, not 1 and not their mean.
@@ -290,10 +267,7 @@ mod tests {
             assert!(inputs.with(at, &wrong).gat().forward(&a).is_err(), "{at}");
         }
         assert!(inputs.gat().backward(&a, &wrong).is_err());
-        let alone = Gat {
-            edge_vectors: None,
-            ..inputs.gat()
-        };
+        let alone = Gat { edge_vectors: None, ..inputs.gat() };
         assert!(alone.forward(&a).is_err());
     }
 }

@@ -45,8 +45,7 @@ impl GatV2<'_> {
     pub fn forward(&self, a: &Csr) -> Result<Dense<f64>> {
         let heads = self.check(a)?;
         let scores = self.scores(heads, &self.sums(a)?)?;
-        self.edges
-            .attend(a, heads, &scores, &at_sources(a, self.source))
+        self.edges.attend(a, heads, &scores, &at_sources(a, self.source))
     }
 
     /// The gradient of every input from that of `y`.
@@ -57,9 +56,7 @@ impl GatV2<'_> {
         let heads = self.check(a)?;
         let sums = self.sums(a)?;
         let (scores, values) = (self.scores(heads, &sums)?, at_sources(a, self.source));
-        let (bias, d_values) = self
-            .edges
-            .attend_backward(a, heads, (&scores, &values), grad)?;
+        let (bias, d_values) = self.edges.attend_backward(a, heads, (&scores, &values), grad)?;
 
         let activated = activate(&sums, self.leaky());
         let (d_activated, vectors) = heads.projected_backward(&activated, self.vectors, &bias);
@@ -90,15 +87,9 @@ impl GatV2<'_> {
 
     fn check(&self, a: &Csr) -> Result<Heads> {
         let heads = Heads::of_vectors(self.vectors);
-        let what = [
-            "rows of the target features",
-            "columns of the target features",
-        ];
+        let what = ["rows of the target features", "columns of the target features"];
         heads.check("gatv2", what, a.n_rows(), self.target)?;
-        let what = [
-            "rows of the source features",
-            "columns of the source features",
-        ];
+        let what = ["rows of the source features", "columns of the source features"];
         heads.check("gatv2", what, a.n_cols(), self.source)?;
         self.edges.check("gatv2", heads, a.nnz())?;
         Ok(heads)
@@ -138,11 +129,7 @@ mod tests {
                 target,
                 source,
                 vectors,
-                edges: PerEdge {
-                    features: Some(features),
-                    bias: Some(bias),
-                    mask: Some(mask),
-                },
+                edges: PerEdge { features: Some(features), bias: Some(bias), mask: Some(mask) },
                 slope: 0.2,
             }
         }
@@ -153,13 +140,7 @@ mod tests {
         let (a, dy) = (graph(), matrix(16, 5, 6));
         let inputs = Inputs::new(a.nnz());
         let grads = inputs.gat().backward(&a, &dy).unwrap();
-        let expected = [
-            grads.target,
-            grads.source,
-            grads.vectors,
-            grads.features,
-            grads.bias,
-        ];
+        let expected = [grads.target, grads.source, grads.vectors, grads.features, grads.bias];
         for (at, grad) in expected.iter().enumerate() {
             assert_matrix_gradient(&inputs.0[at], grad, |x| {
                 dot(&inputs.with(at, x).gat().forward(&a).unwrap(), &dy)
@@ -181,16 +162,10 @@ mod tests {
             slope: 0.5,
         };
         let p = 1.0 / (1.0 + 3f64.exp());
-        assert_close(
-            &flat(&gat.forward(&a).unwrap()),
-            &[0.0, p + 3.0 * (1.0 - p)],
-        );
+        assert_close(&flat(&gat.forward(&a).unwrap()), &[0.0, p + 3.0 * (1.0 - p)]);
         // A bias that makes the scores equal makes a mean.
         let bias = dense(&[[-3.0], [0.0]]);
-        let edges = PerEdge {
-            bias: Some(&bias),
-            ..gat.edges
-        };
+        let edges = PerEdge { bias: Some(&bias), ..gat.edges };
         let level = GatV2 { edges, ..gat };
         assert_close(&flat(&level.forward(&a).unwrap()), &[0.0, 2.0]);
     }

@@ -196,10 +196,7 @@ mod tests {
     #[test]
     fn heads_lie_side_by_side() {
         let heads = Heads::side_by_side(2, 4).unwrap();
-        let (x, z) = (
-            dense(&[[1.0, 2.0, 3.0, 4.0]]),
-            dense(&[[5.0, 6.0, 7.0, 8.0]]),
-        );
+        let (x, z) = (dense(&[[1.0, 2.0, 3.0, 4.0]]), dense(&[[5.0, 6.0, 7.0, 8.0]]));
         assert_eq!(flat(&heads.dots(&x, &z)), [17.0, 53.0]);
         let scaled = heads.scaled(&dense(&[[10.0, 100.0]]), &x);
         assert_eq!(flat(&scaled), [10.0, 20.0, 300.0, 400.0]);

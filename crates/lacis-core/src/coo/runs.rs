@@ -1,0 +1,213 @@
+//! [`Run`]: some entries, sorted by blocks of rows. The first of the two sorts.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::{Chunk, Place};
+use crate::Buffer;
+
+/// A run has at most `2^10` blocks, so that the lines being written stay in the nearest caches, or
+/// up to `2^12` where that makes its keys short.
+const BLOCK_BITS: [u32; 2] = [10, 12];
+
+/// Entries to make a run of, wherever they are.
+pub(super) trait Entries {
+    fn len(&self) -> usize;
+    fn place(&self, e: usize) -> Place;
+    /// `None` where entries carry nothing.
+    fn tag(&self, e: usize) -> Option<u32>;
+}
+
+impl Entries for Chunk {
+    fn len(&self) -> usize {
+        self.places.len()
+    }
+    #[inline(always)]
+    fn place(&self, e: usize) -> Place {
+        self.places[e]
+    }
+    #[inline(always)]
+    fn tag(&self, e: usize) -> Option<u32> {
+        self.tags.get(e).copied()
+    }
+}
+
+/// Entries in arrays of the caller's.
+pub(super) struct Slices<'a> {
+    pub rows: &'a [u32],
+    pub cols: &'a [u32],
+    pub values: Option<&'a [f32]>,
+}
+
+impl Entries for Slices<'_> {
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+    #[inline(always)]
+    fn place(&self, e: usize) -> Place {
+        [self.rows[e], self.cols[e]]
+    }
+    #[inline(always)]
+    fn tag(&self, e: usize) -> Option<u32> {
+        self.values.map(|values| values[e].to_bits())
+    }
+}
+
+/// An entry on its way: the key `row << col_bits | col`, its row counted within its block, and its
+/// tag. The smaller it is, the faster it moves.
+pub(super) trait Keyed: Pod + Send {
+    const TAGGED: bool;
+    fn new(key: u64, tag: u32) -> Self;
+    fn key(self) -> u64;
+    fn tag(self) -> u32;
+}
+
+/// A short key and its tag.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(transparent)]
+pub(super) struct Packed(u64);
+
+/// A long key, in two halves, and its tag.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(transparent)]
+pub(super) struct Tagged([u32; 3]);
+
+macro_rules! keyed {
+    ($type:ty, $tagged:literal, $new:expr, $key:expr, $tag:expr) => {
+        impl Keyed for $type {
+            const TAGGED: bool = $tagged;
+            #[inline(always)]
+            fn new(key: u64, tag: u32) -> Self {
+                $new(key, tag)
+            }
+            #[inline(always)]
+            fn key(self) -> u64 {
+                $key(self)
+            }
+            #[inline(always)]
+            fn tag(self) -> u32 {
+                $tag(self)
+            }
+        }
+    };
+}
+
+keyed!(u32, false, |key, _| key as u32, u64::from, |_| 0);
+keyed!(u64, false, |key, _| key, |key| key, |_| 0);
+keyed!(
+    Packed,
+    true,
+    |key, tag| Packed(key << 32 | u64::from(tag)),
+    |p: Packed| p.0 >> 32,
+    |p: Packed| p.0 as u32
+);
+keyed!(
+    Tagged,
+    true,
+    |key, tag| Tagged([key as u32, (key >> 32) as u32, tag]),
+    |t: Tagged| u64::from(t.0[1]) << 32 | u64::from(t.0[0]),
+    |t: Tagged| t.0[2]
+);
+
+/// A run's entries, as small as they can be.
+pub(super) enum Items {
+    Short(Buffer<u32>),
+    Long(Buffer<u64>),
+    ShortTagged(Buffer<Packed>),
+    LongTagged(Buffer<Tagged>),
+}
+
+/// Entries sorted by blocks of `2^shift` rows; block `b` is `starts[b]..starts[b + 1]`.
+pub(super) struct Run {
+    pub shift: u32,
+    pub col_bits: u32,
+    pub largest: Place,
+    pub starts: Vec<u32>,
+    pub items: Items,
+}
+
+impl Run {
+    pub fn len(&self) -> usize {
+        self.starts.last().map_or(0, |&end| end as usize)
+    }
+
+    /// Where the first entry of a block of `2^shift` rows is, for a shift that is coarser.
+    pub fn start_of(&self, block: usize, shift: u32) -> usize {
+        self.starts[self.fine_block(block, shift)] as usize
+    }
+
+    /// The first own block of a coarser block, or the end.
+    pub fn fine_block(&self, block: usize, shift: u32) -> usize {
+        block.saturating_mul(1 << (shift - self.shift)).min(self.starts.len() - 1)
+    }
+}
+
+/// Bits needed to write numbers up to `largest`.
+pub(super) fn bits(largest: u32) -> u32 {
+    u32::BITS - largest.leading_zeros()
+}
+
+/// How many bits of a row count within its block.
+fn shift_for([row, col]: Place) -> u32 {
+    let [coarse, fine] = BLOCK_BITS.map(|block_bits| bits(row).saturating_sub(block_bits));
+    let short = u32::BITS - bits(col);
+    if (fine..coarse).contains(&short) { short } else { coarse }
+}
+
+/// Makes runs; keeps its scratch memory between them.
+#[derive(Default)]
+pub(super) struct RunSort {
+    next: Vec<u32>,
+}
+
+impl RunSort {
+    pub fn run(&mut self, entries: &impl Entries) -> Run {
+        let mut largest = [0, 0];
+        for e in 0..entries.len() {
+            let place = entries.place(e);
+            largest = [largest[0].max(place[0]), largest[1].max(place[1])];
+        }
+        let (shift, col_bits) = (shift_for(largest), bits(largest[1]));
+        let starts = self.count(entries, shift, (largest[0] >> shift) as usize + 1);
+        let tagged = entries.len() > 0 && entries.tag(0).is_some();
+        let items = match (tagged, shift + col_bits <= u32::BITS) {
+            (false, true) => Items::Short(self.scatter(entries, shift, col_bits)),
+            (false, false) => Items::Long(self.scatter(entries, shift, col_bits)),
+            (true, true) => Items::ShortTagged(self.scatter(entries, shift, col_bits)),
+            (true, false) => Items::LongTagged(self.scatter(entries, shift, col_bits)),
+        };
+        Run { shift, col_bits, largest, starts, items }
+    }
+
+    fn count(&mut self, entries: &impl Entries, shift: u32, n_blocks: usize) -> Vec<u32> {
+        assert!(u32::try_from(entries.len()).is_ok(), "a chunk's entries are counted in u32");
+        let mut starts = vec![0; n_blocks + 1];
+        for e in 0..entries.len() {
+            starts[(entries.place(e)[0] >> shift) as usize + 1] += 1;
+        }
+        for block in 0..n_blocks {
+            starts[block + 1] += starts[block];
+        }
+        self.next.clear();
+        self.next.extend_from_slice(&starts);
+        starts
+    }
+
+    fn scatter<E: Keyed>(
+        &mut self,
+        entries: &impl Entries,
+        shift: u32,
+        col_bits: u32,
+    ) -> Buffer<E> {
+        let row_mask = (1 << shift) - 1;
+        let mut buffer = Buffer::zeroed(entries.len());
+        let items = buffer.make_mut();
+        for e in 0..entries.len() {
+            let [row, col] = entries.place(e);
+            let next = &mut self.next[(row >> shift) as usize];
+            let key = u64::from(row & row_mask) << col_bits | u64::from(col);
+            items[*next as usize] = E::new(key, entries.tag(e).unwrap_or(0));
+            *next += 1;
+        }
+        buffer
+    }
+}
