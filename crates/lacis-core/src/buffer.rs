@@ -51,10 +51,15 @@ impl Owned {
     /// An anonymous map with room to start at a huge-page boundary; `None` if the system has none.
     fn pages(bytes: usize) -> Option<Self> {
         let map = MmapMut::map_anon(bytes.checked_add(HUGE_PAGE_BYTES)?).ok()?;
-        // Refused advice costs speed, not correctness.
-        #[cfg(target_os = "linux")]
-        let _ = map.advise(memmap2::Advice::HugePage);
         let start = map.as_ptr().align_offset(HUGE_PAGE_BYTES);
+        // Whole huge pages only, or the end of a buffer would take one it does not fill. Refused
+        // advice costs speed, not correctness.
+        #[cfg(target_os = "linux")]
+        let _ = map.advise_range(
+            memmap2::Advice::HugePage,
+            start,
+            bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES,
+        );
         Some(Owned::Pages { map, start })
     }
 

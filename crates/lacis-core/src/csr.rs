@@ -143,8 +143,8 @@ pub struct Csr {
     columns: ColumnOrder,
 }
 
-/// How many entries one thread checks at a time.
-const CHECK_ENTRIES: usize = 1 << 20;
+/// How many indices one thread checks at a time.
+const CHECK_INDICES: usize = 1 << 20;
 
 impl Csr {
     /// Checks the arrays and takes them over.
@@ -297,8 +297,8 @@ impl Csr {
 
     /// Every entry as `(row, column, value)`, in stored order.
     pub fn entries(&self) -> impl Iterator<Item = (usize, usize, f32)> {
-        let row =
-            move |i| self.row(i).map(move |e| (i, self.parts.cols[e] as usize, self.value(e)));
+        let a = self.view();
+        let row = move |i| a.row(i).map(move |e| (i, a.cols[e] as usize, a.value(e)));
         (0..self.n_rows()).flat_map(row)
     }
 
@@ -312,16 +312,18 @@ impl Csr {
 
     /// Number of entries of each row.
     pub fn row_lengths(&self) -> Vec<u32> {
-        (0..self.n_rows()).map(|i| self.row(i).len() as u32).collect()
+        let a = self.view();
+        (0..a.n_rows()).map(|i| a.row(i).len() as u32).collect()
     }
 
     /// Sum of the values of each row: the weighted degree.
     pub fn row_sums(&self) -> Vec<f64> {
-        let sum = |i| match self.values() {
-            None => self.row(i).len() as f64,
-            Some(values) => values[self.row(i)].iter().map(|&v| f64::from(v)).sum(),
+        let a = self.view();
+        let sum = |i| match a.values {
+            None => a.row(i).len() as f64,
+            Some(values) => values[a.row(i)].iter().map(|&v| f64::from(v)).sum(),
         };
-        (0..self.n_rows()).map(sum).collect()
+        (0..a.n_rows()).map(sum).collect()
     }
 
     /// Number of entries of each column.
@@ -333,35 +335,20 @@ impl Csr {
 
     /// Row ranges of about `size` entries each, at least one row long: who does which part.
     pub fn slices(&self, size: usize) -> Vec<Range<usize>> {
-        let mut slices = Vec::new();
-        let mut start = 0;
-        for i in 0..self.n_rows() {
-            let entries = self.parts.row_ptr.at(i + 1) - self.parts.row_ptr.at(start);
-            if entries >= size.max(1) || i + 1 == self.n_rows() {
-                slices.push(start..i + 1);
-                start = i + 1;
-            }
-        }
-        slices
+        self.view().slices(size)
     }
 
     fn find_column_order(&self, threads: &Threads) -> ColumnOrder {
-        let ascends = |rows: Range<usize>| {
-            rows.into_iter().all(|i| self.row_cols(i).windows(2).all(|pair| pair[0] <= pair[1]))
-        };
-        let all = threads.map(self.slices(CHECK_ENTRIES), ascends).into_iter().all(|ok| ok);
-        if all { ColumnOrder::Sorted } else { ColumnOrder::Unsorted }
+        let ascends = self.view().neighbours_obey(|a, b| a <= b, threads);
+        if ascends { ColumnOrder::Sorted } else { ColumnOrder::Unsorted }
     }
 
     /// Whether a column repeats within a row.
     pub fn has_repeats(&self, threads: &Threads) -> bool {
-        if self.columns == ColumnOrder::Unsorted {
-            return self.sorted(Repeats::Keep, threads).has_repeats(threads);
+        match self.columns {
+            ColumnOrder::Sorted => !self.view().neighbours_obey(|a, b| a != b, threads),
+            ColumnOrder::Unsorted => self.sorted(Repeats::Keep, threads).has_repeats(threads),
         }
-        let repeats = |mut rows: Range<usize>| {
-            rows.any(|i| self.row_cols(i).windows(2).any(|pair| pair[0] == pair[1]))
-        };
-        threads.map(self.slices(CHECK_ENTRIES), repeats).into_iter().any(|found| found)
     }
 
     /// The matrix with ascending columns, repeated ones as `repeats` says.
@@ -404,13 +391,13 @@ impl Csr {
             (Some(_), None) => Tags::Values,
             (_, Some(_)) => Tags::Order,
         });
-        coo.extend(self.slices(CHUNK_ENTRIES), threads, |rows, chunk| {
-            let span = self.row(rows.start).start..self.row(rows.end - 1).end;
+        let a = self.view();
+        coo.extend(a.slices(CHUNK_ENTRIES), threads, |rows, chunk| {
+            let span = a.span(rows.clone());
             for i in rows {
-                let places = self.row_cols(i).iter().map(|&j| place(i as u32, j));
-                chunk.places.extend(places);
+                chunk.places.extend(a.row_cols(i).iter().map(|&j| place(i as u32, j)));
             }
-            match (self.values(), self.order()) {
+            match (a.values, a.order) {
                 (None, None) => {}
                 (Some(values), None) => {
                     chunk.tags.extend(values[span].iter().map(|value| value.to_bits()));
@@ -457,10 +444,11 @@ impl Csr {
     pub fn same_entries(&self, other: &Csr) -> bool {
         (self.n_rows(), self.n_cols(), self.nnz()) == (other.n_rows(), other.n_cols(), other.nnz())
             && self.cols() == other.cols()
-            && (0..self.n_rows()).all(|i| self.row(i) == other.row(i))
+            && self.row_ptr().view() == other.row_ptr().view()
             && match (self.values(), other.values()) {
                 (None, None) => true,
-                _ => (0..self.nnz()).all(|e| self.value(e) == other.value(e)),
+                (Some(values), Some(others)) => values == others,
+                (Some(values), None) | (None, Some(values)) => values.iter().all(|&v| v == 1.0),
             }
     }
 
@@ -512,7 +500,7 @@ pub(crate) fn check_below(
         let fits = indices[range.clone()].iter().fold(0, |max, &index| max.max(index)) < bound;
         if fits { None } else { range.into_iter().find(|&at| indices[at] >= bound) }
     };
-    match threads.map(ranges(indices.len(), CHECK_ENTRIES), worst).into_iter().flatten().next() {
+    match threads.map(ranges(indices.len(), CHECK_INDICES), worst).into_iter().flatten().next() {
         None => Ok(()),
         Some(at) => {
             let (index, bound) = (u64::from(indices[at]), u64::from(bound));

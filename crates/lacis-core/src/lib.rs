@@ -33,6 +33,7 @@ pub mod reference;
 mod rng;
 mod stats;
 pub mod threads;
+mod view;
 
 pub use buffer::{Buffer, SharedBytes};
 pub use coo::{CHUNK_ENTRIES, Chunk, Coo, Extent, Repeats, Tags};
@@ -47,3 +48,4 @@ pub use order::{Ordering, Permutation};
 pub use rng::{Rng, Stream};
 pub use stats::{DegreeStats, GraphStats};
 pub use threads::Threads;
+pub use view::{CsrView, RowPtrView};

@@ -2,7 +2,7 @@
 
 use crate::csr::{ColumnOrder, RowPtr};
 use crate::error::same_size;
-use crate::{Buffer, Csr, Error, Result};
+use crate::{Buffer, Csr, CsrView, Error, Result};
 
 /// What to do with self-loops. PyG does the second, third or fourth, depending on how the graph is
 /// stored; parity needs each.
@@ -22,8 +22,9 @@ pub enum SelfLoops {
 impl Csr {
     /// How many entries are on the diagonal.
     pub fn count_self_loops(&self) -> usize {
-        let loops = |i: usize| self.row_cols(i).iter().filter(|&&j| j as usize == i).count();
-        (0..self.n_rows()).map(loops).sum()
+        let a = self.view();
+        let loops = |i: usize| a.row_cols(i).iter().filter(|&&j| j as usize == i).count();
+        (0..a.n_rows()).map(loops).sum()
     }
 
     /// The matrix with its self-loops treated as asked, columns sorted where they were.
@@ -46,34 +47,39 @@ impl Csr {
             return Err(Error::Overflow { what, value: total, limit: u128::from(u32::MAX) });
         }
         let mut out = Rows { weighted, ordered: self.order().is_some(), ..Rows::default() };
-        for i in 0..self.n_rows() {
-            self.copy_row(i, loops, weight, &mut out);
+        let a = self.view();
+        for i in 0..a.n_rows() {
+            copy_row(a, i, (loops, weight, self.column_order()), &mut out);
         }
         Ok(out.into_csr(self))
     }
+}
 
-    /// Row `i` with its loops treated, appended to `out`.
-    fn copy_row(&self, i: usize, loops: SelfLoops, weight: f32, out: &mut Rows) {
-        let is_loop = |e: &usize| self.cols()[*e] as usize == i;
-        let keep = matches!(loops, SelfLoops::AddMissing(_) | SelfLoops::AddAll(_));
-        let add = match loops {
-            SelfLoops::Remove => false,
-            SelfLoops::AddMissing(_) => !self.row(i).any(|e| is_loop(&e)),
-            SelfLoops::AddAll(_) | SelfLoops::Set(_) => true,
-        };
-        let start = out.cols.len();
-        for e in self.row(i).filter(|e| keep || !is_loop(e)) {
-            let order = self.order().map_or(0, |order| order[e]);
-            out.push(self.cols()[e], self.value(e), order);
-        }
-        if add {
-            out.push(i as u32, weight, (self.nnz() + i) as u32);
-            if self.column_order() == ColumnOrder::Sorted {
-                out.sink_last_into(start);
-            }
-        }
-        out.ends.push(out.cols.len());
+/// Row `i` with its loops treated, appended to `out`.
+fn copy_row(
+    a: CsrView<'_>,
+    i: usize,
+    (loops, weight, columns): (SelfLoops, f32, ColumnOrder),
+    out: &mut Rows,
+) {
+    let is_loop = |e: &usize| a.cols[*e] as usize == i;
+    let keep = matches!(loops, SelfLoops::AddMissing(_) | SelfLoops::AddAll(_));
+    let add = match loops {
+        SelfLoops::Remove => false,
+        SelfLoops::AddMissing(_) => !a.row(i).any(|e| is_loop(&e)),
+        SelfLoops::AddAll(_) | SelfLoops::Set(_) => true,
+    };
+    let start = out.cols.len();
+    for e in a.row(i).filter(|e| keep || !is_loop(e)) {
+        out.push(a.cols[e], a.value(e), a.order.map_or(0, |order| order[e]));
     }
+    if add {
+        out.push(i as u32, weight, (a.cols.len() + i) as u32);
+        if columns == ColumnOrder::Sorted {
+            out.sink_last_into(start);
+        }
+    }
+    out.ends.push(out.cols.len());
 }
 
 /// Rows on their way to a matrix.

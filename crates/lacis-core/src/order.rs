@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::csr::check_permutation;
-use crate::{Csr, Result};
+use crate::{Csr, CsrView, Result};
 
 /// A way to number nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,7 +24,8 @@ impl Ordering {
 
     /// The numbering of a square adjacency, given with its transpose.
     pub(crate) fn permutation(self, a: &Csr, t: &Csr) -> Permutation {
-        let both = Neighbours { a, t };
+        let t = (!std::ptr::eq(a, t)).then(|| t.view());
+        let both = Neighbours { a: a.view(), t };
         Permutation::from_sequence(match self {
             Ordering::Degree => by_degree(&both),
             Ordering::Rcm => reverse_cuthill_mckee(&both),
@@ -74,8 +75,9 @@ fn inverse(permutation: &[u32]) -> Vec<u32> {
 
 /// The graph without directions: who points here and who is pointed to.
 struct Neighbours<'a> {
-    a: &'a Csr,
-    t: &'a Csr,
+    a: CsrView<'a>,
+    /// Absent where the graph is symmetric: looking twice would only double the work.
+    t: Option<CsrView<'a>>,
 }
 
 impl Neighbours<'_> {
@@ -84,13 +86,12 @@ impl Neighbours<'_> {
     }
 
     fn of(&self, i: u32) -> impl Iterator<Item = u32> {
-        // A symmetric graph is its own transpose; looking twice would only double the work.
-        let back = if std::ptr::eq(self.a, self.t) { &[][..] } else { self.t.row_cols(i as usize) };
+        let back = self.t.map_or(&[][..], |t| t.row_cols(i as usize));
         self.a.row_cols(i as usize).iter().chain(back).copied()
     }
 
     fn degree(&self, i: u32) -> usize {
-        self.of(i).count()
+        self.a.row(i as usize).len() + self.t.map_or(0, |t| t.row(i as usize).len())
     }
 }
 

@@ -107,6 +107,7 @@ fn mean_distance(a: &Csr) -> f64 {
     if nnz == 0 {
         return 0.0;
     }
+    let a = a.view();
     let row =
         |i: usize| a.row_cols(i).iter().map(|&j| (j as usize).abs_diff(i) as u64).sum::<u64>();
     (0..a.n_rows()).map(row).sum::<u64>() as f64 / nnz as f64 / n as f64
@@ -126,6 +127,7 @@ fn count_pairs(a: &Csr, t: &Csr, threads: &Threads) -> (usize, usize) {
         let empty = |m: &Csr| (0..m.n_rows()).filter(|&i| m.row(i).is_empty()).count();
         return ((0..a.n_rows()).map(distinct).sum(), empty(&a) + empty(t));
     }
+    let (a, t) = (a.view(), t.view());
     let (mut ends, mut isolated) = (0, 0);
     for i in 0..a.n_rows() {
         let neighbours = count_union(a.row_cols(i), t.row_cols(i), i as u32);
