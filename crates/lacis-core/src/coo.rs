@@ -42,11 +42,13 @@ pub struct Chunk {
 
 impl Chunk {
     /// Adds an entry that carries nothing.
+    #[inline]
     pub fn push(&mut self, row: u32, col: u32) {
         self.places.push([row, col]);
     }
 
     /// Adds an entry with its tag.
+    #[inline]
     pub fn push_tagged(&mut self, row: u32, col: u32, tag: u32) {
         self.places.push([row, col]);
         self.tags.push(tag);

@@ -278,11 +278,11 @@ fn parse(bytes: &[u8], layout: &Layout, chunk: &mut Chunk) -> std::result::Resul
 
 /// The number that eight bytes begin with, and how many of them are its digits.
 #[inline(always)]
-fn leading_number(bytes: [u8; 8]) -> (u32, usize) {
+fn leading_number(bytes: &[u8; 8]) -> (u32, usize) {
     const EACH: u64 = 0x0101_0101_0101_0101;
     // Digits become 0 to 9. Adding 0x76 sets the top bit of everything else; what carries over
     // only reaches later bytes, and the first that is no digit is all we look for.
-    let digits = u64::from_le_bytes(bytes) ^ (0x30 * EACH);
+    let digits = u64::from_le_bytes(*bytes) ^ (0x30 * EACH);
     let others = (digits.wrapping_add(0x76 * EACH) | digits) & (0x80 * EACH);
     let count = others.trailing_zeros() / 8;
     if count == 0 {
@@ -334,20 +334,19 @@ impl Cursor<'_> {
     #[inline]
     fn plain_pairs(&mut self, layout: &Layout, chunk: &mut Chunk) {
         const LONGEST: usize = 8 + 1 + 8 + 1;
-        let bound =
-            |field: usize, number: u32| number.wrapping_sub(layout.base) < layout.bounds[field];
-        let eight = |bytes: &[u8]| <[u8; 8]>::try_from(&bytes[..8]).expect("eight bytes");
-        while let Some(line) = self.bytes.get(self.at..self.at + LONGEST) {
-            let (source, digits) = leading_number(eight(line));
-            let Some(rest) = line.get(digits + 1..digits + 9) else { return };
-            let (target, more) = leading_number(eight(rest));
-            let separator = line[digits];
+        let in_bounds = |field: usize, index: u32| index < layout.bounds[field];
+        while let Some(line) = self.bytes[self.at..].first_chunk::<LONGEST>() {
+            let (source, digits) = leading_number(line.first_chunk().expect("18 are more than 8"));
+            let Some(rest) = line[digits + 1..].first_chunk() else { return };
+            let (target, more) = leading_number(rest);
             let end = digits + 1 + more;
-            let plain = digits > 0 && more > 0 && matches!(separator, b'\t' | b' ' | b',' | b';');
-            if !plain || line.get(end) != Some(&b'\n') || !bound(0, source) || !bound(1, target) {
+            let separated = matches!(line[digits], b'\t' | b' ' | b',' | b';');
+            let [source, target] = [source, target].map(|index| index.wrapping_sub(layout.base));
+            let fits = in_bounds(0, source) && in_bounds(1, target);
+            if digits == 0 || more == 0 || !separated || line[end] != b'\n' || !fits {
                 return;
             }
-            chunk.push(target.wrapping_sub(layout.base), source.wrapping_sub(layout.base));
+            chunk.push(target, source);
             self.at += end + 1;
         }
     }
@@ -484,7 +483,7 @@ mod tests {
 
     #[test]
     fn eight_bytes_begin_with_a_number() {
-        let number = |text: &str| leading_number(text.as_bytes().try_into().unwrap());
+        let number = |text: &str| leading_number(text.as_bytes().first_chunk().unwrap());
         assert_eq!(number("1\t345678"), (1, 1));
         assert_eq!(number("90123456"), (90_123_456, 8));
         assert_eq!(number("0000007\n"), (7, 7));
@@ -494,7 +493,7 @@ mod tests {
         for byte in 0..=255u8 {
             let digits = usize::from(byte.is_ascii_digit()) * 5;
             assert_eq!(
-                leading_number([b'4', b'2', byte, b'0', b'0', b'0', b'0', b' ']).1,
+                leading_number(&[b'4', b'2', byte, b'0', b'0', b'0', b'0', b' ']).1,
                 2 + digits
             );
         }
