@@ -22,7 +22,8 @@ pub struct Cli {
 #[command(next_help_heading = "Every command")]
 pub struct Global {
     /// Threads to use [default: what affinity, cgroup, OMP_NUM_THREADS and SLURM leave]
-    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(long, global = true, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub threads: Option<u16>,
     /// Print JSON lines for programs instead of text for people
     #[arg(long, global = true)]
@@ -58,6 +59,16 @@ DATA is a path, a built-in set or a generator; an existing path wins:
   lacis data info sbm:n=10k,classes=5    a generator
 `lacis data list` shows all of them.";
 
+const GENERATE_HELP: &str = "\
+Try:  lacis data generate rmat:n=100k,e=1M,seed=1 -o big
+
+`lacis data list` shows the generators and what they take.";
+
+const CONVERT_HELP: &str = "\
+Without an ending, -o names a folder in Lacis's own format, which opens in milliseconds.
+
+Try:  lacis data convert edges.csv.gz --undirected -o my-graph";
+
 #[derive(Subcommand)]
 pub enum DataVerb {
     /// Built-in sets, generators and file formats
@@ -70,7 +81,7 @@ pub enum DataVerb {
     },
     /// Make a graph with a generator and save it
     #[command(
-        after_help = "Try:  lacis data generate rmat:n=100k,e=1M,seed=1 -o big\n\n`lacis data list` shows the generators and what they take."
+        after_help = GENERATE_HELP
     )]
     Generate {
         /// The generator and its numbers, for example sbm:n=10k,e=100k,classes=5,seed=1
@@ -82,7 +93,7 @@ pub enum DataVerb {
     },
     /// Read a graph in one format and save it in another
     #[command(
-        after_help = "Without an ending, -o names a folder in Lacis's own format, which opens in milliseconds.\n\nTry:  lacis data convert edges.csv.gz --undirected -o my-graph"
+        after_help = CONVERT_HELP
     )]
     Convert {
         #[command(flatten)]

@@ -315,6 +315,7 @@ impl Info {
         let weighted = if self.weighted { ", weighted" } else { "" };
         let loops = match self.self_loops {
             0 => String::new(),
+            1 => ", 1 self-loop".to_owned(),
             loops => format!(", {} self-loops", grouped(loops)),
         };
         let (edges, pairs) = (grouped(self.edges), grouped(self.undirected_edges));

@@ -157,7 +157,9 @@ fn caches() -> Vec<String> {
 fn instruction_sets() -> Vec<&'static str> {
     let mut sets = Vec::new();
     macro_rules! detect {
-        ($($name:tt),*) => { $(if std::arch::is_x86_feature_detected!($name) { sets.push($name); })* };
+        ($($name:tt),*) => {
+            $(if std::arch::is_x86_feature_detected!($name) { sets.push($name); })*
+        };
     }
     detect!(
         "sse4.2",

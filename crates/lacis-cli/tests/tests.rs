@@ -1,4 +1,5 @@
 //! The command as a user runs it.
+#![allow(clippy::unwrap_used)]
 
 mod answers; // what it says when used, misused, and piped
 mod files; // converting, validating, being interrupted

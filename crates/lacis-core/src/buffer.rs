@@ -3,8 +3,8 @@
 //! ```text
 //!  Buffer<T> ──► bytes[offset .. offset + len·size_of::<T>()]
 //!                  │
-//!                  ├─ owned    64-byte aligned; large ones on 2 MiB pages where the system grants them
-//!                  └─ shared   anything that is `AsRef<[u8]>`: a mapped file, a `Vec`, a numpy array
+//!                  ├─ owned    64-byte aligned; large ones on huge pages where there are any
+//!                  └─ shared   whatever is `AsRef<[u8]>`: a mapped file, a `Vec`, a numpy array
 //! ```
 //! Cloning shares; writing to a shared buffer copies it first. The alignment of a buffer is checked
 //! when it is made, so reading it as a slice cannot fail.

@@ -2,16 +2,17 @@
 //!
 //! ```text
 //!  chunks of entries        runs: each chunk sorted by row block      blocks, one after another
-//!  (any order)              (counting sort, inside the cache)         (radix sort, inside the cache)
+//!  (any order)              (counting sort, in the cache)             (radix sort, in the cache)
 //!  ┌────────────┐           ┌──┬───┬─┬──┐
 //!  │ (row, col) │   ──►     │ 0│ 1 │2│ 3│  ──►  block 0 of every run  ──►  rows 0 .. 2^s
 //!  └────────────┘           └──┴───┴─┴──┘       block 1 of every run  ──►  rows 2^s .. 2·2^s
 //! ```
-//! A run is cut into at most 4096 blocks of `2^shift` rows, by the largest row *it* holds:
-//! neither the number of rows nor the number of entries need be known beforehand, and a finer run
-//! nests in a coarser one. Within its block an entry is the key `row << col_bits | col`, mostly four
-//! bytes: what limits the speed is moving entries, and memory that the system must clear first. Both sorts are stable, so entries with the same place keep their order,
-//! and the result depends on the entries alone, not on chunks or threads.
+//! A run is cut into at most 4096 blocks of `2^shift` rows, by the largest row *it* holds: neither
+//! the number of rows nor the number of entries need be known beforehand, and a finer run nests in
+//! a coarser one. Within its block an entry is the key `row << col_bits | col`, mostly four bytes:
+//! what limits the speed is moving entries, and memory that the system must clear first. Both sorts
+//! are stable, so entries with the same place keep their order, and the result depends on the
+//! entries alone, not on chunks or threads.
 //!
 //! An entry may carry a 32-bit tag: the bits of a value, or its position in the caller's list.
 

@@ -90,7 +90,7 @@ impl Heading {
         match names {
             None if fields > 3 => {
                 let problem = format!(
-                    "{fields} fields without a header; source, target and perhaps a weight would be right"
+                    "{fields} fields and no header; source, target and perhaps a weight would be right"
                 );
                 return Err(Error::file_at(path, Place::Line(line), problem));
             }
@@ -281,7 +281,7 @@ mod tests {
         assert!(message("0 1\n2 3\n4\n").contains("line 3: 1 fields"));
         assert!(message("0 1\n4 -1\n").contains("line 2: index -1 is negative"));
         assert!(message("a b\nc d\n").contains("line 2: 'c d' is no edge"));
-        assert!(message("0 1 2 3\n").contains("line 1: 4 fields without a header"));
+        assert!(message("0 1 2 3\n").contains("line 1: 4 fields and no header"));
         assert!(message("# only\nx\n").contains("line 2"));
         let sparse = message("0 1\n2 1\n4000000000 3\n");
         assert!(

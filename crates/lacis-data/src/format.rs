@@ -319,6 +319,7 @@ fn write_packed(
         }
         Some("zst" | "zstd") => {
             let mut packed = zstd::stream::write::Encoder::new(out, 0).map_err(io)?;
+            packed.include_checksum(true).map_err(io)?;
             write(&mut packed)?;
             out = packed.finish().map_err(io)?;
         }
@@ -364,7 +365,7 @@ fn format_for(path: &Path) -> Result<&'static Format> {
             Ok(by_name("lacis").expect("in the table"))
         }
         None => {
-            let problem = "has an ending that means no format; no ending for the own folder format, \
+            let problem = "has an ending that means no format; none for the own folder format, \
                            or .npz, .mtx, .txt, .csv, .tsv (also with .gz, .zst) would be right";
             Err(Error::file(path, problem))
         }

@@ -7,7 +7,7 @@ pub trait Watch: Sync {
     /// `done` of `total` units (bytes, edges) are done; the total may not be known.
     fn progress(&self, _done: u64, _total: Option<u64>) {}
 
-    /// Whether the work should stop; it then ends with [`Error::Interrupted`], having changed nothing.
+    /// Whether the work should stop; it then ends with [`Error::Interrupted`], nothing changed.
     fn stopped(&self) -> bool {
         false
     }

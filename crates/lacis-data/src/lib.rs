@@ -3,8 +3,8 @@
 //!
 //! - [`open`] takes what a user calls a data set: a path, a generator, a name.
 //! - [`format`] has the table of file formats, reading by content and writing whole or not at all.
-//! - [`generate`] and [`sets`] make data; [`splits`] divides them; [`transform`] and [`Changes`] alter
-//!   them.
+//! - [`generate`] and [`sets`] make data; [`splits`] divides them; [`transform`] and [`Changes`]
+//!   alter them.
 //! - [`Job`] brings the threads, somebody to tell, and a way to be stopped.
 //!
 //! ```

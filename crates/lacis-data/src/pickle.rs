@@ -403,7 +403,7 @@ impl Pickle<'_> {
 }
 
 #[cfg(test)]
-#[path = "../tests/samples/mod.rs"]
+#[path = "../tests/pickles/mod.rs"]
 pub(crate) mod samples;
 #[cfg(test)]
 mod tests;

@@ -1,16 +1,11 @@
 //! Arrays, archives and pickles: damage of every kind, round trips, and the real data sets.
-//!
-//! Real data are read when `LACIS_TEST_DATA` names their folder.
-#![allow(clippy::unwrap_used)]
-
-mod samples;
 
 use std::fs;
 use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use lacis_core::{Coo, Dataset, Extent, Features, Graph, Labels, Repeats, Result, Threads};
+use crate::{damage, pickles, quiet, real};
+use lacis_core::{Coo, Dataset, Extent, Features, Graph, Labels, Repeats, Threads};
 use lacis_data::npy::Item;
 use lacis_data::{Job, npy, npz, planetoid};
 use proptest::prelude::*;
@@ -18,45 +13,12 @@ use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
-type Reader = fn(&Path, &Job) -> Result<Dataset>;
-
-fn quiet(reader: Reader, path: &Path) -> Result<Dataset> {
-    reader(path, &Job::quiet(&Threads::one()))
-}
-
-/// Every truncation and many single-byte changes of `file`, each read through `entry`: all must
-/// end soon, with an answer or a one-line error.
-fn damage(reader: Reader, entry: &Path, file: &Path) {
-    let bytes = fs::read(file).unwrap();
-    assert!(quiet(reader, entry).is_ok(), "{} is whole", file.display());
-    let check = |damaged: &[u8]| {
-        fs::write(file, damaged).unwrap();
-        let start = Instant::now();
-        if let Err(error) = quiet(reader, entry) {
-            let text = error.to_string();
-            assert!(!text.contains('\n') && text.len() < 1000, "{text}");
-        }
-        assert!(start.elapsed() < Duration::from_secs(5), "damage must not cost time");
-    };
-    for length in 0..bytes.len() {
-        check(&bytes[..length]);
-    }
-    for place in 0..bytes.len() {
-        for change in [0x01, 0x10, 0x80, 0xff] {
-            let mut damaged = bytes.clone();
-            damaged[place] ^= change;
-            check(&damaged);
-        }
-    }
-    fs::write(file, bytes).unwrap();
-}
-
 fn member<T: Item>(zip: &mut ZipWriter<Cursor<Vec<u8>>>, name: &str, data: &[T]) {
     zip.start_file(format!("{name}.npy"), SimpleFileOptions::default()).unwrap();
     npy::write(zip, &[data.len()], data).unwrap();
 }
 
-fn benchmark_npz() -> Vec<u8> {
+pub fn benchmark_npz() -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     for (matrix, n_cols) in [("adj", 3i64), ("attr", 5)] {
         member(&mut zip, &format!("{matrix}_data"), &[1.0f32, 2.0]);
@@ -138,24 +100,35 @@ fn damage_that_checksums_do_not_show_is_an_error_or_another_graph() {
     assert!(answers.iter().all(|count| *count > 0), "{answers:?}");
 }
 
+/// Writes a Planetoid set of four nodes; returns its files.
+pub fn tiny_planetoid(folder: &Path) -> Vec<PathBuf> {
+    let parts = [
+        ("x", pickles::csr([1, 4], &[0, 1], &[3], &[1.0])),
+        ("allx", pickles::csr([2, 4], &[0, 1, 1], &[3], &[1.0])),
+        ("tx", pickles::csr([1, 4], &[0, 2], &[1, 2], &[1.0, 0.5])),
+        ("y", pickles::one_hot(&[1], 2)),
+        ("ally", pickles::one_hot(&[1, 0], 2)),
+        ("ty", pickles::one_hot(&[1], 2)),
+        ("graph", pickles::graph(&[&[1, 3], &[0], &[], &[0]])),
+        ("test.index", b"3\n".to_vec()),
+    ];
+    let write = |(part, bytes): (&str, Vec<u8>)| {
+        let path = folder.join(format!("ind.tiny.{part}"));
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    parts.into_iter().map(write).collect()
+}
+
 #[test]
 fn a_damaged_planetoid_file_is_an_error_or_another_graph() {
     let folder = tempfile::tempdir().unwrap();
-    let file = |part: &str| folder.path().join(format!("ind.tiny.{part}"));
-    for (part, bytes) in [
-        ("x", samples::csr([1, 4], &[0, 1], &[3], &[1.0])),
-        ("allx", samples::csr([2, 4], &[0, 1, 1], &[3], &[1.0])),
-        ("tx", samples::csr([1, 4], &[0, 2], &[1, 2], &[1.0, 0.5])),
-        ("y", samples::one_hot(&[1], 2)),
-        ("ally", samples::one_hot(&[1, 0], 2)),
-        ("ty", samples::one_hot(&[1], 2)),
-        ("graph", samples::graph(&[&[1, 3], &[0], &[], &[0]])),
-        ("test.index", b"3\n".to_vec()),
-    ] {
-        fs::write(file(part), bytes).unwrap();
-    }
-    for part in ["tx", "y", "graph", "test.index"] {
-        damage(planetoid::read, folder.path(), &file(part));
+    for file in tiny_planetoid(folder.path()) {
+        // Those have the same form as others.
+        if !matches!(file.extension().and_then(|e| e.to_str()), Some("x" | "allx" | "ally" | "ty"))
+        {
+            damage(planetoid::read, folder.path(), &file);
+        }
     }
 }
 
@@ -190,17 +163,6 @@ proptest! {
         ], 0..200)
     ) {
         let _ = lacis_data::pickle::load(Path::new("a"), &bytes);
-    }
-}
-
-fn real(name: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os("LACIS_TEST_DATA").map(|data| PathBuf::from(data).join(name));
-    match folder {
-        Some(folder) if folder.is_dir() => Some(folder),
-        _ => {
-            eprintln!("{name} is skipped: LACIS_TEST_DATA names no folder that holds it");
-            None
-        }
     }
 }
 

@@ -218,8 +218,7 @@ fn slots<'a>(
     cols.into_iter().zip(tags).map(|(cols, tags)| Slot { cols, tags }).collect()
 }
 
-/// Moves the first `lengths[b]` entries of each block `b`, which end at `ends[b]` with what they had
-/// no use for, together. Memory for a few unused entries stays; for many it is given back.
+/// Moves together the first `lengths[b]` entries of each block `b`, whose slot ends at `ends[b]`. Memory for a few unused entries stays; for many it is given back.
 fn close_gaps(
     (mut cols, mut tags): (Buffer<u32>, Buffer<u32>),
     ends: &[usize],

@@ -1,6 +1,6 @@
 //! The word that a misspelt one was probably meant to be.
 
-/// The name nearest to `word`, if it is near enough to be a slip: one letter in three, at least one.
+/// The name nearest to `word`, if near enough to be a slip: one letter in three, at least one.
 pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     let slips = (word.chars().count() / 3).max(1);

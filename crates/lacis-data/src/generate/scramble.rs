@@ -1,5 +1,6 @@
-//! [`Scramble`]: a seeded permutation of `0..bound` that is computed, not stored, so that any number
-//! of threads may ask for any part of it. And numbers for pairs of nodes, so that it can draw pairs.
+//! [`Scramble`]: a seeded permutation of `0..bound` that is computed, not stored, so that any
+//! number of threads may ask for any part of it. And numbers for pairs of nodes, so that it can
+//! draw pairs.
 //!
 //! On `2^bits` numbers, an odd multiplication, an addition and `x ^ (x >> bits/2)` are bijections,
 //! and so are rounds of them; numbers that leave `0..bound` walk on until they return.

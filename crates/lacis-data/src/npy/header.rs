@@ -1,7 +1,7 @@
-//! The header of a `.npy` file: a Python dict literal of three known keys, parsed and never executed.
+//! The header of a `.npy` file: a Python dict literal of three known keys, parsed, not executed.
 //!
 //! ```text
-//!  \x93NUMPY  version  length  {'descr': '<i4', 'fortran_order': False, 'shape': (2, 5), }  \n  data
+//!  \x93NUMPY version length {'descr': '<i4', 'fortran_order': False, 'shape': (2, 5), } \n data
 //!  6 bytes    2        2 or 4  ASCII, padded with spaces                                        …
 //! ```
 

@@ -1,6 +1,6 @@
 //! Raw items of an array → numbers of a wanted type, in one pass.
 //!
-//! [`Number`] is the wanted type, [`Raw`] the stored one; [`convert`] joins the two for a [`Dtype`].
+//! [`Number`] is the wanted type, [`Raw`] the stored one; [`convert`] joins them for a [`Dtype`].
 
 use bytemuck::Pod;
 

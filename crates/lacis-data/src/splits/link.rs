@@ -43,7 +43,7 @@ impl LinkPlan {
         LinkPlan { val: 0.05, test: 0.1, negatives: 1, direction: Direction::Undirected };
 }
 
-/// The parts of a graph's edges, as `[source, target]`; undirected ones have the smaller node first.
+/// The parts of a graph's edges, as `[source, target]`; undirected ones have the smaller first.
 #[derive(Clone, Debug)]
 pub struct LinkSplit {
     /// The graph along which messages pass: the training edges, and self-loops if there were any.

@@ -1,0 +1,283 @@
+//! A small sample of every format in the table: told from its content, read back, and damaged.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lacis_core::{Collection, Dataset, Dense, Error, Features, Graph, Labels, Split, Threads};
+use lacis_data::format::{self, FORMATS};
+use lacis_data::staged::Existing;
+use lacis_data::{Job, native, open};
+use tempfile::TempDir;
+
+use crate::{damage, npz_pickle, quiet};
+
+const EDGES: [(u32, u32); 4] = [(0, 1), (1, 2), (2, 0), (3, 1)];
+
+fn plain() -> Dataset {
+    Dataset::new("sample", Graph::from_edges(5, &EDGES).unwrap())
+}
+
+/// Everything that a data set can have.
+fn full() -> Dataset {
+    let split = |name: &str, train| Split { name: name.into(), train, val: vec![1], test: vec![2] };
+    plain()
+        .with_features(Features::Dense(Dense::from_fn(5, 3, |i, j| (i * 3 + j) as f64 / 4.0)))
+        .unwrap()
+        .with_labels(Labels::classes(vec![0, 1, 2, -1, 1], vec!["a".into(), "b".into()]).unwrap())
+        .unwrap()
+        .with_split(split("first", vec![0, 4]))
+        .unwrap()
+        .with_split(split("second", vec![]))
+        .unwrap()
+}
+
+fn job(threads: &Threads) -> Job<'_> {
+    Job::quiet(threads)
+}
+
+fn write(set: &Dataset, path: &Path) {
+    let threads = Threads::one();
+    format::write(set, path, None, Existing::Keep, &job(&threads)).unwrap();
+}
+
+/// A sample of a format, and the files of it worth damaging.
+fn sample(name: &str, folder: &Path) -> (PathBuf, Vec<PathBuf>) {
+    let path = |file: &str| folder.join(file);
+    let one = |file: PathBuf| (file.clone(), vec![file]);
+    let written = |file: &str| {
+        write(&plain(), &path(file));
+        one(path(file))
+    };
+    match name {
+        "scipy" => written("a.npz"),
+        "mtx" => written("a.mtx"),
+        "edges" => written("a.txt"),
+        "npy" => {
+            let mut bytes = Vec::new();
+            lacis_data::npy::write(&mut bytes, &[2, 3], &[0i64, 1, 2, 1, 2, 0]).unwrap();
+            fs::write(path("a.npy"), bytes).unwrap();
+            one(path("a.npy"))
+        }
+        "gnn-benchmark" => {
+            fs::write(path("a.npz"), npz_pickle::benchmark_npz()).unwrap();
+            one(path("a.npz"))
+        }
+        "planetoid" => (folder.to_owned(), npz_pickle::tiny_planetoid(folder)),
+        "lacis" => {
+            write(&full(), &path("a"));
+            let files = fs::read_dir(path("a")).unwrap().map(|entry| entry.unwrap().path());
+            (path("a"), files.collect())
+        }
+        _ => panic!("format '{name}' has no sample: add one here"),
+    }
+}
+
+#[test]
+fn every_format_is_told_from_its_content() {
+    for format in FORMATS {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, _) = sample(format.name, folder.path());
+        let threads = Threads::one();
+        for path in [path, folder.path().to_owned()] {
+            if format.name == "lacis" && path == folder.path() {
+                continue; // A folder of folders holds no graph.
+            }
+            let set = format::read(&path, None, &job(&threads)).unwrap();
+            assert_eq!(set.origin().format, format.name);
+            let asked = format::read(&path, Some(format.name), &job(&threads)).unwrap();
+            assert!(asked.graph().adjacency().same_entries(set.graph().adjacency()));
+        }
+    }
+}
+
+#[test]
+fn every_format_survives_damage() {
+    fn read(path: &Path, job: &Job<'_>) -> lacis_core::Result<Dataset> {
+        format::read(path, None, job)
+    }
+    for format in FORMATS {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, files) = sample(format.name, folder.path());
+        // Those are long, and damaged in npz_pickle.rs and below.
+        if !matches!(format.name, "planetoid" | "lacis" | "gnn-benchmark") {
+            files.iter().for_each(|file| damage(read, &path, file));
+        }
+    }
+}
+
+/// In the own format every byte counts: no damage goes unnoticed.
+#[test]
+fn every_damaged_byte_of_the_own_format_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, files) = sample("lacis", folder.path());
+    assert!(files.len() > 8);
+    for file in files {
+        let bytes = fs::read(&file).unwrap();
+        let refused = |damaged: &[u8], what: String| {
+            fs::write(&file, damaged).unwrap();
+            let error = quiet(native::read, &path).map(|_| ()).expect_err(&what);
+            assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+        };
+        for length in 0..bytes.len() {
+            refused(&bytes[..length], format!("{} cut to {length}", file.display()));
+        }
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x10;
+            refused(&damaged, format!("{} changed at {at}", file.display()));
+        }
+        let longer = [&bytes[..], b"\0"].concat();
+        refused(&longer, format!("{} too long", file.display()));
+        fs::remove_file(&file).unwrap();
+        assert!(quiet(native::read, &path).is_err());
+        fs::write(&file, bytes).unwrap();
+    }
+    assert!(quiet(native::read, &path).is_ok());
+}
+
+/// A file with a right checksum and wrong numbers: written by somebody who means harm.
+#[test]
+fn right_checksums_do_not_excuse_wrong_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, _) = sample("lacis", folder.path());
+    let cols = path.join("adjacency.cols.npy");
+    let mut bytes = fs::read(&cols).unwrap();
+    let last = bytes.len() - 4;
+    let old = format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&bytes[128..]));
+    bytes[last..].copy_from_slice(&77u32.to_le_bytes());
+    let new = format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&bytes[128..]));
+    fs::write(&cols, &bytes).unwrap();
+    let meta = path.join(native::META);
+    let text = fs::read_to_string(&meta).unwrap();
+    let body = text.split_once("\"body\":").unwrap().1.strip_suffix('}').unwrap();
+    let (before, after) = body.split_at(body.find("\"adjacency.cols\"").unwrap());
+    assert!(after.contains(&old));
+    let body = format!("{before}{}", after.replacen(&old, &new, 1));
+    let sum = format!("{:016x}", xxhash_rust::xxh3::xxh3_64(body.as_bytes()));
+    fs::write(&meta, format!("{{\"lacis\":1,\"checksum\":\"{sum}\",\"body\":{body}}}")).unwrap();
+    let error = quiet(native::read, &path).unwrap_err().to_string();
+    assert!(error.contains("column 77"), "{error}");
+}
+
+#[test]
+fn a_newer_version_is_said_to_be_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, _) = sample("lacis", folder.path());
+    let meta = path.join(native::META);
+    let text = fs::read_to_string(&meta).unwrap().replacen("{\"lacis\":1", "{\"lacis\":9", 1);
+    fs::write(&meta, text).unwrap();
+    let error = quiet(native::read, &path).unwrap_err().to_string();
+    assert!(error.contains("is of format 9; this Lacis reads format 1"), "{error}");
+}
+
+#[test]
+fn the_own_format_keeps_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    let threads = Threads::new(2).unwrap();
+    let collection = plain()
+        .with_collection(Collection::new(vec![0, 4, 5]).unwrap())
+        .unwrap()
+        .with_labels(Labels::Targets(Dense::from_fn(2, 2, |i, j| (i + j) as f64)))
+        .unwrap();
+    let sparse = open("cora-like", &job(&threads)).unwrap();
+    let multi = Labels::Multi(plain().graph().adjacency().as_ref().clone().without_order());
+    let multi = plain().with_labels(multi).unwrap();
+    for (number, set) in [full(), collection, sparse, multi].into_iter().enumerate() {
+        let path = folder.path().join(number.to_string());
+        write(&set, &path);
+        let back = open(path.to_str().unwrap(), &job(&threads)).unwrap();
+        assert_same(&set, &back);
+    }
+}
+
+/// The same graph, order, features, labels, splits, name and graphs.
+pub fn assert_same(set: &Dataset, back: &Dataset) {
+    let (a, b) = (set.graph().adjacency(), back.graph().adjacency());
+    assert!(a.same_entries(b));
+    assert_eq!(a.order(), b.order());
+    assert_eq!((set.name(), set.splits()), (back.name(), back.splits()));
+    assert_eq!(set.origin().synthetic, back.origin().synthetic);
+    assert_eq!(set.collection(), back.collection());
+    let dense = |set: &Dataset| set.features().map(|x| x.to_dense());
+    assert_eq!(dense(set), dense(back));
+    let is_sparse = |set: &Dataset| matches!(set.features(), Some(Features::Sparse(_)));
+    assert_eq!(is_sparse(set), is_sparse(back));
+    match (set.labels(), back.labels()) {
+        (None, None) => {}
+        (Some(Labels::Multi(a)), Some(Labels::Multi(b))) => assert!(a.same_entries(b)),
+        (Some(Labels::Targets(a)), Some(Labels::Targets(b))) => assert_eq!(a, b),
+        (
+            Some(Labels::Classes { of: a, count: m, names: x }),
+            Some(Labels::Classes { of: b, count: n, names: y }),
+        ) => assert_eq!((a, m, x), (b, n, y)),
+        (a, b) => panic!("{a:?} became {b:?}"),
+    }
+}
+
+#[test]
+fn an_open_graph_outlives_its_replacement() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, _) = sample("lacis", folder.path());
+    let threads = Threads::one();
+    let old = native::read(&path, &job(&threads)).unwrap();
+    let karate = open("karate", &job(&threads)).unwrap();
+    format::write(&karate, &path, None, Existing::Replace, &job(&threads)).unwrap();
+    assert!(old.graph().adjacency().same_entries(plain().graph().adjacency()));
+    assert_eq!(native::read(&path, &job(&threads)).unwrap().graph().n_nodes(), 34);
+}
+
+/// Files that cost nothing to write must cost little to refuse.
+#[test]
+fn declared_sizes_are_not_believed() {
+    let folder: TempDir = tempfile::tempdir().unwrap();
+    let banner = "%%MatrixMarket matrix coordinate pattern general\n";
+    for (name, text) in [
+        ("a.mtx", format!("{banner}4000000000 4000000000 1\n1 1\n")),
+        ("b.mtx", format!("{banner}10 10 99999999999999\n1 1\n")),
+        ("c.mtx", format!("{banner}99999999999999999999999 1 1\n1 1\n")),
+        ("d.txt", "0 1\n4294967294 2\n".to_owned()),
+        ("e.txt", "0 1\n99999999999999999999999999 2\n".to_owned()),
+        ("f.txt", format!("0 1\n{}\n", "1".repeat(1 << 20))),
+        ("g.txt", format!("0 1 {}\n", "9".repeat(1 << 17))),
+    ] {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        let begun = std::time::Instant::now();
+        let error = open(path.to_str().unwrap(), &Job::quiet(&Threads::one())).unwrap_err();
+        assert!(matches!(error, Error::File { .. }), "{name}: {error}");
+        let text = error.to_string();
+        assert!(text.contains(name) && text.len() < 500, "{text}");
+        assert!(begun.elapsed().as_secs() < 2, "{name}");
+    }
+    // A declared number of nodes that the edges cannot account for is not believed either.
+    let path = folder.path().join("h.txt");
+    fs::write(&path, "# Nodes: 4000000000 Edges: 1\n0 1\n").unwrap();
+    let set = open(path.to_str().unwrap(), &Job::quiet(&Threads::one())).unwrap();
+    assert_eq!(set.graph().n_nodes(), 2);
+}
+
+#[test]
+fn a_damaged_packing_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a.txt.gz", "a.txt.zst", "a.mtx.gz"] {
+        let path = folder.path().join(name);
+        write(&plain(), &path);
+        let bytes = fs::read(&path).unwrap();
+        for at in 0..bytes.len() {
+            for damaged in [bytes[..at].to_vec(), flipped(&bytes, at)] {
+                fs::write(&path, damaged).unwrap();
+                // Some headers have bytes that do not matter; the edges must then be right.
+                if let Ok(set) = open(path.to_str().unwrap(), &Job::quiet(&Threads::one())) {
+                    let whole = set.graph().n_edges() == 4 || at < 4;
+                    assert!(whole, "{name} at {at}: {} edges", set.graph().n_edges());
+                }
+            }
+        }
+    }
+}
+
+fn flipped(bytes: &[u8], at: usize) -> Vec<u8> {
+    let mut damaged = bytes.to_vec();
+    damaged[at] ^= 0x04;
+    damaged
+}
