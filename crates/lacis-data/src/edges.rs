@@ -90,7 +90,7 @@ impl Heading {
         match names {
             None if fields > 3 => {
                 let problem = format!(
-                    "{fields} fields and no header; source, target and perhaps a weight would be right"
+                    "{fields} fields and no header; source, target, perhaps a weight would be right"
                 );
                 return Err(Error::file_at(path, Place::Line(line), problem));
             }

@@ -218,7 +218,7 @@ fn slots<'a>(
     cols.into_iter().zip(tags).map(|(cols, tags)| Slot { cols, tags }).collect()
 }
 
-/// Moves together the first `lengths[b]` entries of each block `b`, whose slot ends at `ends[b]`. Memory for a few unused entries stays; for many it is given back.
+/// Moves together the first `lengths[b]` entries of each block `b`, whose slot ends at `ends[b]`.
 fn close_gaps(
     (mut cols, mut tags): (Buffer<u32>, Buffer<u32>),
     ends: &[usize],
