@@ -2,7 +2,7 @@
 //! everything it returns is checked.
 //!
 //! - [`open`] takes what a user calls a data set: a path, a generator, a name.
-//! - [`format`] has the table of file formats, reading by content and writing whole or not at all.
+//! - [`mod@format`] has the table of file formats: read by content, written whole or not at all.
 //! - [`generate`] and [`sets`] make data; [`splits`] divides them; [`transform`] and [`Changes`]
 //!   alter them.
 //! - [`Job`] brings the threads, somebody to tell, and a way to be stopped.

@@ -1,6 +1,6 @@
 //! Lines of numbers, read in parallel: what edge lists and MatrixMarket files have in common.
 //!
-//! A plain file is cut into pieces of [`PIECE_BYTES`] that several threads read and parse at once;
+//! A plain file is cut into pieces of a few megabytes that several threads read and parse at once;
 //! a compressed one is unpacked in order, and its pieces are parsed as they come. A piece begins
 //! and ends with a line. Memory is bounded by the pieces under way and the entries found so far.
 

@@ -22,6 +22,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
+/// The README's example is compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 pub use lacis_core::*;
 pub use lacis_data as data;
 pub use lacis_data::open;
