@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use crate::coo::{CHUNK_ENTRIES, Coo, Extent, Repeats, Tags};
 use crate::order::{Ordering, Permutation};
 use crate::threads::ranges;
-use crate::{Csr, Error, GraphStats, Result, Threads};
+use crate::{ColumnOrder, Csr, Error, GraphStats, Result, Threads};
 
 /// A graph: its adjacency (rows are targets, columns sources) and, computed when first asked for
 /// and then kept, its transpose, degrees, powers of degrees, slices, orderings and statistics.
@@ -23,8 +23,8 @@ pub struct Graph {
 
 #[derive(Debug, Default)]
 struct Derived {
-    /// `None` inside: the graph is symmetric, its transpose is itself.
-    transpose: OnceLock<Option<Arc<Csr>>>,
+    symmetric: OnceLock<bool>,
+    transpose: OnceLock<Arc<Csr>>,
     stats: OnceLock<GraphStats>,
     powers: Kept<(Side, DegreePower), Vec<f32>>,
     slices: Kept<usize, Vec<Range<usize>>>,
@@ -168,24 +168,30 @@ impl Graph {
         self.adjacency.nnz()
     }
 
-    /// Whether the adjacency equals its transpose.
+    /// Whether the adjacency equals its transpose, values and repeats included.
     pub fn is_symmetric(&self, threads: &Threads) -> bool {
-        self.kept_transpose(threads).is_none()
-    }
-
-    /// The transposed adjacency: itself when the graph is symmetric.
-    pub fn transpose(&self, threads: &Threads) -> &Arc<Csr> {
-        self.kept_transpose(threads).as_ref().unwrap_or(&self.adjacency)
-    }
-
-    fn kept_transpose(&self, threads: &Threads) -> &Option<Arc<Csr>> {
-        self.derived.transpose.get_or_init(|| {
-            let transpose = self.adjacency.transpose(threads);
-            let symmetric = self.adjacency.order().is_none()
-                && self.adjacency.same_entries(&transpose)
-                || self.adjacency.is_symmetric(threads);
-            if symmetric { None } else { Some(Arc::new(transpose)) }
+        *self.derived.symmetric.get_or_init(|| {
+            if self.adjacency.column_order() == ColumnOrder::Unsorted {
+                return self.adjacency.is_symmetric(threads);
+            }
+            // The transpose has sorted columns too, so comparing the two is enough.
+            let transpose = Arc::new(self.adjacency.transpose(threads));
+            let symmetric = self.adjacency.same_entries(&transpose);
+            if !symmetric || self.adjacency.order().is_some() {
+                let _ = self.derived.transpose.set(transpose);
+            }
+            symmetric
         })
+    }
+
+    /// The transposed adjacency. It is the adjacency itself where the graph is symmetric and does
+    /// not remember the caller's order: entry `(i, j)` of the transpose is the caller's edge
+    /// `i → j`, and that of the adjacency `j → i`, though both weigh the same.
+    pub fn transpose(&self, threads: &Threads) -> &Arc<Csr> {
+        if self.adjacency.order().is_none() && self.is_symmetric(threads) {
+            return &self.adjacency;
+        }
+        self.derived.transpose.get_or_init(|| Arc::new(self.adjacency.transpose(threads)))
     }
 
     /// What the planner may look at.

@@ -191,9 +191,13 @@ fn symmetry_counts_values_and_repeats() {
 #[test]
 fn a_symmetric_graph_is_its_own_transpose() {
     let threads = Threads::one();
-    let ring = Graph::from_edges(3, &[(0, 1), (1, 0), (1, 2), (2, 1)]).unwrap();
-    assert!(ring.is_symmetric(&threads));
-    assert!(std::sync::Arc::ptr_eq(ring.transpose(&threads), ring.adjacency()));
+    let line = Graph::from_edges(3, &[(0, 1), (1, 0), (1, 2), (2, 1)]).unwrap();
+    let plain = Graph::new(line.adjacency().as_ref().clone().without_order());
+    assert!(line.is_symmetric(&threads) && plain.is_symmetric(&threads));
+    assert!(std::sync::Arc::ptr_eq(plain.transpose(&threads), plain.adjacency()));
+    // Where the caller's order is known, the transpose knows it too: 0 → 1 came first.
+    assert_eq!(line.adjacency().order().unwrap(), [1, 0, 3, 2]);
+    assert_eq!(line.transpose(&threads).order().unwrap(), [0, 1, 2, 3]);
     let path = Graph::from_edges(3, &[(0, 1), (1, 2)]).unwrap();
     assert!(!path.is_symmetric(&threads));
     assert_eq!(path.transpose(&threads).row_cols(0), [1]);
