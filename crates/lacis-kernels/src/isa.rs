@@ -1,0 +1,120 @@
+//! Instruction sets: one body per algorithm, compiled for each, chosen at run time.
+//!
+//! A body is ordinary safe Rust, `#[inline(always)]`, generic over [`Arith`]; [`per_isa!`] wraps it
+//! in one function per instruction set, inside which the compiler may use it. An [`Isa`] can only
+//! come from detection, so holding one is the proof that this CPU has it.
+
+/// An instruction set that this CPU has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Isa(pub(crate) Level);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// What every CPU of this architecture has; on ARM that includes NEON.
+    Baseline,
+}
+
+impl Isa {
+    /// All that this CPU has, the widest first; the last works everywhere.
+    pub fn available() -> Vec<Isa> {
+        let mut levels = Vec::new();
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::is_x86_feature_detected as has;
+            let avx2 = has!("avx2") && has!("fma");
+            if avx2 && has!("avx512f") && has!("avx512vl") && has!("avx512bw") && has!("avx512dq") {
+                levels.push(Level::Avx512);
+            }
+            if avx2 {
+                levels.push(Level::Avx2);
+            }
+        }
+        levels.push(Level::Baseline);
+        levels.into_iter().map(Isa).collect()
+    }
+
+    /// The widest that this CPU has.
+    pub fn best() -> Isa {
+        Isa::available()[0]
+    }
+
+    /// What people call it.
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => "avx512",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => "avx2",
+            Level::Baseline => "baseline",
+        }
+    }
+}
+
+/// How `a·b + c` is computed: fused where there is an instruction for it. Without one,
+/// `f32::mul_add` is a library call, fifty times slower than a product and a sum.
+pub trait Arith: Copy {
+    /// `a·b + c`.
+    fn mul_add(a: f32, b: f32, c: f32) -> f32;
+}
+
+/// One rounding.
+#[derive(Clone, Copy)]
+pub struct Fused;
+
+/// Two roundings.
+#[derive(Clone, Copy)]
+pub struct Split;
+
+impl Arith for Fused {
+    #[inline(always)]
+    fn mul_add(a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
+}
+
+impl Arith for Split {
+    #[inline(always)]
+    fn mul_add(a: f32, b: f32, c: f32) -> f32 {
+        a * b + c
+    }
+}
+
+/// Compiles a body once per instruction set.
+///
+/// `per_isa!(fn name<[G: Bound, …], const V: usize>(arg: Type) = body)` makes
+/// `fn name<G, …, const V: usize>(Isa, Type)` of `fn body<M: Arith, G, …, const V: usize>(arg: Type)`.
+macro_rules! per_isa {
+    (fn $name:ident<[$($G:ident: $bound:path),*], const $V:ident: usize>($arg:ident: $type:ty) = $body:ident) => {
+        #[allow(unsafe_code)]
+        fn $name<$($G: $bound,)* const $V: usize>(isa: $crate::isa::Isa, $arg: $type) {
+            use $crate::isa::{Fused, Level, Split};
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
+            fn avx512<$($G: $bound,)* const $V: usize>($arg: $type) {
+                $body::<Fused, $($G,)* $V>($arg)
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma")]
+            fn avx2<$($G: $bound,)* const $V: usize>($arg: $type) {
+                $body::<Fused, $($G,)* $V>($arg)
+            }
+            match isa.0 {
+                // SAFETY: `isa` exists, so detection found these features on this CPU.
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx512 => unsafe { avx512::<$($G,)* $V>($arg) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx2 => unsafe { avx2::<$($G,)* $V>($arg) },
+                #[cfg(target_arch = "aarch64")]
+                Level::Baseline => $body::<Fused, $($G,)* $V>($arg),
+                #[cfg(not(target_arch = "aarch64"))]
+                Level::Baseline => $body::<Split, $($G,)* $V>($arg),
+            }
+        }
+    };
+}
+pub(crate) use per_isa;

@@ -1,0 +1,15 @@
+//! The operators of Lacis on CPUs.
+//!
+//! Each operator has `Args` with a checked constructor, a table of kernels that tests, benches and
+//! the tuner walk, and one body per algorithm that is compiled per instruction set ([`isa`]). This
+//! crate knows no network; it never allocates by the size of a problem; its results do not depend on
+//! the number of threads.
+#![deny(unsafe_code)]
+
+pub mod isa;
+mod matrix;
+mod mem;
+pub mod spmm;
+
+pub use isa::Isa;
+pub use matrix::{Mat, MatMut};

@@ -1,0 +1,4 @@
+//! Every kernel on every instruction set and number of threads against the reference.
+#![allow(clippy::unwrap_used)]
+
+mod spmm; // sparse times dense
