@@ -324,6 +324,19 @@ mod tests {
     }
 
     #[test]
+    fn sources_and_targets_that_are_different_nodes_are_not_confused() {
+        for (n_rows, n_cols) in [(5, 2), (2, 5)] {
+            let bipartite = || Dataset::new("two", Graph::new(Csr::empty(n_rows, n_cols).unwrap()));
+            let threads = Threads::one();
+            let job = Job::quiet(&threads);
+            assert!(undirected(bipartite(), &job).is_err());
+            assert!(largest_component(bipartite(), &job).is_err());
+            assert!(induced(bipartite(), &[0], &job).is_err());
+            assert!(self_loops(bipartite()).is_err());
+        }
+    }
+
+    #[test]
     fn self_loops_are_added_once() {
         let looped = self_loops(self_loops(sample()).unwrap()).unwrap();
         assert_eq!(

@@ -60,6 +60,24 @@ fn csr(method: CompressionMethod, data: &[f64]) -> Zip {
         .array("data", &[3], data)
 }
 
+/// A few hundred bytes that declare four thousand million rows must not get them.
+#[test]
+fn declared_extents_are_not_believed() {
+    for format in [b"csc", b"coo"] {
+        for shape in [[4_294_967_295i64, 3], [3, 4_294_967_295]] {
+            let zip = Zip::new(CompressionMethod::Stored)
+                .array("indices", &[1], &[1i32])
+                .array("indptr", &[4], &[0i32, 1, 1, 1])
+                .array("row", &[1], &[1i32])
+                .array("col", &[1], &[1i32])
+                .strings("format", "|S3", &[], format)
+                .array("shape", &[2], &shape)
+                .array("data", &[1], &[1f32]);
+            assert!(read(read_scipy, &zip.finish()).is_err(), "{shape:?}");
+        }
+    }
+}
+
 #[test]
 fn a_scipy_matrix_is_read_with_its_direction() {
     for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
