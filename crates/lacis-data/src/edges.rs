@@ -40,8 +40,8 @@ struct Heading {
 const WEIGHT_NAMES: [&str; 8] =
     ["weight", "weights", "w", "value", "val", "edge_weight", "rating", "strength"];
 
-/// Whether the first line that is no comment and no header begins with two node numbers, or comments
-/// declare nodes without edges, or go on for longer than this.
+/// Whether the first line that is no comment and no header begins with two node numbers, or
+/// comments declare nodes without edges, or go on for longer than this.
 pub fn looks_like_edges(head: &[u8]) -> bool {
     Heading::of(Path::new(""), head).is_ok() || is_all_comments(head)
 }
