@@ -15,6 +15,8 @@ use crate::out::{Failure, Out, Outcome, bytes, grouped};
 use crate::progress::{Meter, Stop};
 
 pub fn run(verb: &DataVerb, global: &Global, out: &Out, stop: &Stop) -> Outcome {
+    let choice = machine::choose_threads(global.threads)?;
+    out.detail(format_args!("{} threads, decided by {}", choice.count, choice.decided_by));
     let desk = Desk {
         out,
         stop,
@@ -48,7 +50,11 @@ impl Desk<'_> {
         let job = Job { threads: &self.threads, watch: &meter };
         let folder = self.folder.as_deref().map(Path::new);
         let query = Query { data: &source.data, format: source.format.as_deref(), folder };
-        let set = changes(&source.changes)?.apply(open_with(&query, &job)?, &job)?;
+        let begun = Instant::now();
+        let set = open_with(&query, &job)?;
+        let (format, s) = (&set.origin().format, begun.elapsed().as_secs_f64());
+        self.out.detail(format_args!("read {} as {format} in {s:.3} s", source.data));
+        let set = changes(&source.changes).apply(set, &job)?;
         drop(meter);
         set.origin()
             .notes
@@ -149,8 +155,8 @@ impl Desk<'_> {
     }
 }
 
-fn changes(args: &args::Changes) -> Result<Changes, Error> {
-    Ok(Changes {
+fn changes(args: &args::Changes) -> Changes {
+    Changes {
         ignore_weights: args.edge_weights == "ignore",
         undirected: args.undirected,
         largest_component: args.largest_component,
@@ -159,7 +165,7 @@ fn changes(args: &args::Changes) -> Result<Changes, Error> {
         classes: args.classes,
         row_normalize: args.row_normalize,
         seed: args.seed,
-    })
+    }
 }
 
 fn list(out: &Out) -> Outcome {

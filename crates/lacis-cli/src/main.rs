@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use lacis::Error;
 
-use args::{Cli, Verb};
+use args::{Cli, Global, Verb};
 use out::{Failure, Out, Outcome};
 use progress::Stop;
 
@@ -23,7 +23,8 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(misuse) => return answer_misuse(&misuse),
     };
-    let out = Out { json: cli.global.json, quiet: cli.global.quiet };
+    let Global { json, quiet, verbose, .. } = cli.global;
+    let out = Out { json, quiet, verbose };
     let stop = Stop::listen();
     match run(&cli, &out, &stop) {
         Ok(()) | Err(Failure::ClosedPipe) => ExitCode::SUCCESS,
@@ -63,7 +64,8 @@ fn answer_misuse(misuse: &clap::Error) -> ExitCode {
         let message = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
         let hint = lines.next().map(|line| line.trim().to_owned());
         let body = serde_json::json!({ "kind": "usage", "message": message, "hint": hint });
-        let _ = Out { json: true, quiet: true }.event("error", &body);
+        let out = Out { json: true, quiet: true, verbose: false };
+        let _ = out.start("", &serde_json::Value::Null).and_then(|()| out.event("error", &body));
     }
     // A closed pipe is the only way this fails, and ends quietly.
     let _ = misuse.print();

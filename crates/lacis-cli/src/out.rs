@@ -39,6 +39,7 @@ pub type Outcome = Result<(), Failure>;
 pub struct Out {
     pub json: bool,
     pub quiet: bool,
+    pub verbose: bool,
 }
 
 impl Out {
@@ -75,6 +76,13 @@ impl Out {
     pub fn note(&self, text: impl Display) {
         if !self.quiet {
             let _ = writeln!(io::stderr(), "note: {text}");
+        }
+    }
+
+    /// What only those want to know who asked for more.
+    pub fn detail(&self, text: impl Display) {
+        if self.verbose {
+            let _ = writeln!(io::stderr(), "{text}");
         }
     }
 

@@ -99,6 +99,7 @@ fn programs_get_json_lines_whatever_happens() {
         let ran = lacis(&args);
         assert_ne!(ran.code, Some(0));
         let lines = parse_events(&ran.out);
+        assert_eq!(lines[0]["event"], "start");
         let last = lines.last().unwrap();
         assert_eq!((&last["event"], &last["kind"]), (&"error".into(), &kind.into()));
         assert!(last["message"].as_str().is_some_and(|m| !m.is_empty()));

@@ -55,6 +55,11 @@ fn nothing_is_overwritten_unless_asked() {
     assert_eq!(ran.code, Some(1));
     assert!(ran.err.contains("did not write"), "{}", ran.err);
     assert!(precious.join("thesis.tex").exists());
+    // So is a note that somebody put into a folder of ours.
+    std::fs::write(target.join("notes.md"), "…").unwrap();
+    let ran = convert("karate", &["--overwrite"]);
+    assert!(ran.err.contains("holds 'notes.md', which Lacis did not write"), "{}", ran.err);
+    assert!(target.join("notes.md").exists());
 }
 
 #[test]

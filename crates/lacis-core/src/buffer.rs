@@ -39,13 +39,19 @@ enum Owned {
 }
 
 impl Owned {
-    fn zeroed(bytes: usize) -> Self {
+    fn try_zeroed(bytes: usize) -> Result<Self> {
         if bytes >= HUGE_FROM_BYTES
             && let Some(pages) = Owned::pages(bytes)
         {
-            return pages;
+            return Ok(pages);
         }
-        Owned::Lines(bytemuck::allocation::zeroed_vec(bytes.div_ceil(LINE_BYTES)))
+        bytemuck::allocation::try_zeroed_vec(bytes.div_ceil(LINE_BYTES))
+            .map(Owned::Lines)
+            .map_err(|()| Error::Memory { bytes })
+    }
+
+    fn zeroed(bytes: usize) -> Self {
+        Owned::try_zeroed(bytes).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// An anonymous map with room to start at a huge-page boundary; `None` if the system has none.
@@ -95,9 +101,21 @@ pub struct Buffer<T> {
 
 impl<T: Pod> Buffer<T> {
     /// `len` zeros, 64-byte aligned.
+    ///
+    /// # Panics
+    /// When the system refuses the memory; [`Buffer::try_zeroed`] is for sizes that users choose.
     pub fn zeroed(len: usize) -> Self {
-        let bytes = len.checked_mul(size_of::<T>()).expect("a buffer's bytes fit in usize");
-        Buffer { store: Store::Owned(Arc::new(Owned::zeroed(bytes))), ..Buffer::view(len) }
+        Buffer::try_zeroed(len).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// As [`Buffer::zeroed`].
+    ///
+    /// # Errors
+    /// When the system refuses the memory.
+    pub fn try_zeroed(len: usize) -> Result<Self> {
+        let bytes = len.checked_mul(size_of::<T>()).ok_or(Error::Memory { bytes: usize::MAX })?;
+        let owned = Owned::try_zeroed(bytes)?;
+        Ok(Buffer { store: Store::Owned(Arc::new(owned)), ..Buffer::view(len) })
     }
 
     /// An aligned copy of a slice.
@@ -254,6 +272,12 @@ mod tests {
         let mut third = second.clone();
         third.make_mut()[1] = 8;
         assert_eq!((second[1], third[1]), (2, 8));
+    }
+
+    #[test]
+    fn memory_that_nobody_has_is_refused() {
+        assert_eq!(Buffer::<u64>::try_zeroed(usize::MAX).unwrap_err().kind(), "memory");
+        assert_eq!(Buffer::<u64>::try_zeroed(1 << 55).unwrap_err().kind(), "memory");
     }
 
     #[test]

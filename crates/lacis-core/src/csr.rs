@@ -132,7 +132,7 @@ pub struct CsrParts {
     pub cols: Buffer<u32>,
     /// Value of each entry; absent means all ones.
     pub values: Option<Buffer<f32>>,
-    /// Position of each entry in the caller's list.
+    /// Position of each entry in the caller's list, which has the same entries.
     pub order: Option<Buffer<u32>>,
 }
 
@@ -164,7 +164,7 @@ impl Csr {
         }
         if let Some(order) = &parts.order {
             same_size("csr", "number of positions", nnz, order.len())?;
-            check_below("position", order, nnz, threads)?;
+            check_permutation(order)?;
         }
         check_below("column", &parts.cols, parts.n_cols, threads)?;
         let mut csr = Csr { parts, columns: ColumnOrder::Unsorted };
@@ -351,11 +351,15 @@ impl Csr {
         }
     }
 
-    /// The matrix with ascending columns, repeated ones as `repeats` says.
+    /// The matrix with ascending columns, repeated ones as `repeats` says. The caller's order stays
+    /// known where all entries stay.
     ///
     /// # Panics
     /// When asked to sum entries that have no values: without values a sum is not all ones.
     pub fn sorted(&self, repeats: Repeats, threads: &Threads) -> Csr {
+        if repeats != Repeats::Keep && self.order().is_some() {
+            return self.clone().without_order().sorted(repeats, threads);
+        }
         let extent = Extent { n_rows: Some(self.n_rows()), n_cols: Some(self.n_cols()) };
         let coo = self.coo(threads, |i, j| [i, j]);
         self.rebuilt(coo, extent, repeats, threads)

@@ -77,16 +77,27 @@ impl Labels {
     /// Classes `0..count`, as many as the largest class asks for.
     ///
     /// # Errors
-    /// When a class is below −1.
+    /// When a class is below −1 or is `i32::MAX`.
     pub fn classes(of: impl Into<Buffer<i32>>, names: Vec<String>) -> Result<Self> {
         let of = of.into();
         let largest = of.iter().copied().max().unwrap_or(-1);
-        let count = names.len().max((largest + 1).max(0) as usize);
-        if let Some((at, class)) = of.iter().enumerate().find(|(_, class)| **class < -1) {
-            let problem = format!("class {class} at position {at} is negative");
-            return Err(Error::argument("labels", problem));
+        let count = names.len().max((i64::from(largest) + 1).max(0) as usize);
+        let labels = Labels::Classes { of, count, names };
+        labels.check()?;
+        Ok(labels)
+    }
+
+    /// Every class is −1 or one of those counted.
+    fn check(&self) -> Result<()> {
+        let Labels::Classes { of, count, .. } = self else { return Ok(()) };
+        let limit = (*count).min(i32::MAX as usize) as i32;
+        match of.iter().enumerate().find(|(_, class)| !(-1..limit).contains(*class)) {
+            None => Ok(()),
+            Some((at, class)) => {
+                let problem = format!("class {class} at position {at} is outside -1..{limit}");
+                Err(Error::argument("labels", problem))
+            }
         }
-        Ok(Labels::Classes { of, count, names })
     }
 
     /// Number of items.
@@ -292,6 +303,7 @@ impl Dataset {
     /// When there is not one row per node, or per graph of a collection.
     pub fn with_labels(mut self, labels: Labels) -> Result<Self> {
         same_size("data set", "rows of the labels", self.n_items(), labels.n_rows())?;
+        labels.check()?;
         self.labels = Some(labels);
         Ok(self)
     }
@@ -361,6 +373,9 @@ mod tests {
         let error = pairs().with_features(wrong).unwrap_err();
         assert_eq!(error.to_string(), "data set: rows of the features is 3, expected 4");
         assert!(Labels::classes(vec![0, -2], vec![]).is_err());
+        assert!(Labels::classes(vec![0, i32::MAX], vec![]).is_err());
+        let lying = Labels::Classes { of: vec![0, 1, 2, 9].into(), count: 3, names: vec![] };
+        assert!(pairs().with_labels(lying).is_err());
         assert!(pairs().with_labels(Labels::classes(vec![0, 1], vec![]).unwrap()).is_err());
         let overlapping = Split { train: vec![0, 1], val: vec![1], ..Split::default() };
         let error = pairs().with_split(overlapping).unwrap_err();

@@ -63,9 +63,20 @@ pub struct Dense<T: Element = f32> {
 
 impl<T: Element> Dense<T> {
     /// Zeros, rows one after another.
+    ///
+    /// # Panics
+    /// When the system refuses the memory; [`Dense::try_zeros`] is for sizes that users choose.
     pub fn zeros(n_rows: usize, n_cols: usize) -> Self {
-        let len = n_rows.checked_mul(n_cols).expect("a matrix's size fits in usize");
-        Dense { data: Buffer::zeroed(len), n_rows, n_cols, stride: n_cols }
+        Dense::try_zeros(n_rows, n_cols).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// As [`Dense::zeros`].
+    ///
+    /// # Errors
+    /// When the system refuses the memory.
+    pub fn try_zeros(n_rows: usize, n_cols: usize) -> Result<Self> {
+        let len = n_rows.checked_mul(n_cols).ok_or(Error::Memory { bytes: usize::MAX })?;
+        Ok(Dense { data: Buffer::try_zeroed(len)?, n_rows, n_cols, stride: n_cols })
     }
 
     /// Zeros, each row on a 64-byte boundary.

@@ -77,6 +77,12 @@ pub enum Error {
         /// The system's answer.
         source: std::io::Error,
     },
+    /// More memory than the system gives.
+    #[error("{bytes} bytes of memory were refused")]
+    Memory {
+        /// How much was asked for.
+        bytes: usize,
+    },
     /// The caller asked for the work to stop.
     #[error("interrupted")]
     Interrupted,
@@ -137,6 +143,7 @@ impl Error {
             Error::Argument { .. } => "argument",
             Error::File { .. } => "file",
             Error::Io { .. } => "io",
+            Error::Memory { .. } => "memory",
             Error::Interrupted => "interrupted",
         }
     }

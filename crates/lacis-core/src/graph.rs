@@ -31,7 +31,16 @@ struct Derived {
     orderings: Kept<Ordering, Permutation>,
 }
 
-/// Values by key, each computed once.
+/// What a cell holds, computed first if need be and, as in [`Kept::get_or`], outside its lock: two
+/// threads may both compute, and one result stays.
+fn kept_or<V>(cell: &OnceLock<V>, make: impl FnOnce() -> V) -> &V {
+    if cell.get().is_none() {
+        let _ = cell.set(make());
+    }
+    cell.get().expect("set above, by this thread or another")
+}
+
+/// Values by key.
 #[derive(Debug)]
 struct Kept<K, V>(Mutex<HashMap<K, Arc<V>>>);
 
@@ -42,9 +51,14 @@ impl<K, V> Default for Kept<K, V> {
 }
 
 impl<K: Eq + Hash + Copy, V> Kept<K, V> {
+    /// Computes outside the lock: a thread of the pool that computes must not wait for another.
     fn get_or(&self, key: K, make: impl FnOnce() -> V) -> Arc<V> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.entry(key).or_insert_with(|| Arc::new(make())).clone()
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = lock().get(&key) {
+            return kept.clone();
+        }
+        let made = Arc::new(make());
+        lock().entry(key).or_insert(made).clone()
     }
 }
 
@@ -75,8 +89,8 @@ impl DegreePower {
     fn of(self, degree: f64) -> f32 {
         let degree = degree + f64::from(self.added_loops);
         // Only infinity is masked, as torch does: a negative degree gives NaN.
-        let power = degree.powf(f64::from(self.half_exponent) / 2.0);
-        if power.is_infinite() { 0.0 } else { power as f32 }
+        let power = degree.powf(f64::from(self.half_exponent) / 2.0) as f32;
+        if power.is_infinite() { 0.0 } else { power }
     }
 }
 
@@ -170,7 +184,7 @@ impl Graph {
 
     /// Whether the adjacency equals its transpose, values and repeats included.
     pub fn is_symmetric(&self, threads: &Threads) -> bool {
-        *self.derived.symmetric.get_or_init(|| {
+        *kept_or(&self.derived.symmetric, || {
             if self.adjacency.column_order() == ColumnOrder::Unsorted {
                 return self.adjacency.is_symmetric(threads);
             }
@@ -191,12 +205,12 @@ impl Graph {
         if self.adjacency.order().is_none() && self.is_symmetric(threads) {
             return &self.adjacency;
         }
-        self.derived.transpose.get_or_init(|| Arc::new(self.adjacency.transpose(threads)))
+        kept_or(&self.derived.transpose, || Arc::new(self.adjacency.transpose(threads)))
     }
 
     /// What the planner may look at.
     pub fn stats(&self, threads: &Threads) -> &GraphStats {
-        self.derived.stats.get_or_init(|| GraphStats::of(self, threads))
+        kept_or(&self.derived.stats, || GraphStats::of(self, threads))
     }
 
     /// A power of the nodes' weighted degrees.

@@ -10,13 +10,23 @@ use crate::{Buffer, Csr, CsrView, Error, Result};
 pub enum SelfLoops {
     /// None stays.
     Remove,
-    /// Nodes without a loop get one of this weight; existing ones stay
+    /// Every node has exactly one: the last of its own, or one of this weight where it had none
     /// (`add_remaining_self_loops` on an `edge_index`).
     AddMissing(f32),
     /// Every node gets one more loop of this weight (a CSR tensor in PyG).
     AddAll(f32),
     /// Every node has exactly one loop, of this weight (a `SparseTensor` in PyG).
     Set(f32),
+}
+
+impl SelfLoops {
+    /// The weight of loops that are added, if any are.
+    fn weight(self) -> Option<f32> {
+        match self {
+            SelfLoops::Remove => None,
+            SelfLoops::AddMissing(w) | SelfLoops::AddAll(w) | SelfLoops::Set(w) => Some(w),
+        }
+    }
 }
 
 impl Csr {
@@ -29,57 +39,68 @@ impl Csr {
 
     /// The matrix with its self-loops treated as asked, columns sorted where they were.
     ///
-    /// A loop that is added counts, in the caller's order, as appended to the list: that of node
-    /// `i` as entry `nnz + i`.
+    /// The caller's order, where it is known, becomes that of the list which PyG would make: the
+    /// edges that stay in their order, then one loop per node.
     ///
     /// # Errors
     /// When the matrix is not square, or positions would pass `u32::MAX`.
     pub fn with_self_loops(&self, loops: SelfLoops) -> Result<Csr> {
         same_size("self-loops", "number of columns", self.n_rows(), self.n_cols())?;
-        let weight = match loops {
-            SelfLoops::Remove => 1.0,
-            SelfLoops::AddMissing(w) | SelfLoops::AddAll(w) | SelfLoops::Set(w) => w,
-        };
-        let weighted = self.values().is_some() || weight != 1.0;
         let total = self.nnz() as u128 + self.n_rows() as u128;
         if self.order().is_some() && total > u128::from(u32::MAX) {
             let what = "number of entries with self-loops";
             return Err(Error::Overflow { what, value: total, limit: u128::from(u32::MAX) });
         }
-        let mut out = Rows { weighted, ordered: self.order().is_some(), ..Rows::default() };
         let a = self.view();
+        let weighted = a.values.is_some() || loops.weight().is_some_and(|weight| weight != 1.0);
+        let mut out = Rows { weighted, ordered: a.order.is_some(), ..Rows::default() };
+        let rank = ranks_of_kept(a, loops);
+        let n_kept = rank.iter().filter(|rank| **rank != GONE).count() as u32;
         for i in 0..a.n_rows() {
-            copy_row(a, i, (loops, weight, self.column_order()), &mut out);
+            copy_row(a, i, (loops, &rank), &mut out);
+            if let Some(weight) = loops.weight() {
+                let own =
+                    if matches!(loops, SelfLoops::AddMissing(_)) { last_loop(a, i) } else { None };
+                out.push(i as u32, own.unwrap_or(weight), n_kept + i as u32);
+                if self.column_order() == ColumnOrder::Sorted {
+                    out.sink_last_into_its_row();
+                }
+            }
+            out.ends.push(out.cols.len());
         }
         Ok(out.into_csr(self))
     }
 }
 
-/// Row `i` with its loops treated, appended to `out`.
-fn copy_row(
-    a: CsrView<'_>,
-    i: usize,
-    (loops, weight, columns): (SelfLoops, f32, ColumnOrder),
-    out: &mut Rows,
-) {
-    let is_loop = |e: &usize| a.cols[*e] as usize == i;
-    let keep = matches!(loops, SelfLoops::AddMissing(_) | SelfLoops::AddAll(_));
-    let add = match loops {
-        SelfLoops::Remove => false,
-        SelfLoops::AddMissing(_) => !a.row(i).any(|e| is_loop(&e)),
-        SelfLoops::AddAll(_) | SelfLoops::Set(_) => true,
-    };
-    let start = out.cols.len();
-    for e in a.row(i).filter(|e| keep || !is_loop(e)) {
-        out.push(a.cols[e], a.value(e), a.order.map_or(0, |order| order[e]));
-    }
-    if add {
-        out.push(i as u32, weight, (a.cols.len() + i) as u32);
-        if columns == ColumnOrder::Sorted {
-            out.sink_last_into(start);
+/// The rank of an entry that does not stay.
+const GONE: u32 = u32::MAX;
+
+/// By position in the caller's list: the position among those that stay. Empty if nobody asks.
+fn ranks_of_kept(a: CsrView<'_>, loops: SelfLoops) -> Vec<u32> {
+    let Some(order) = a.order else { return Vec::new() };
+    let mut rank = vec![0; order.len()];
+    for i in (0..a.n_rows()).filter(|_| !matches!(loops, SelfLoops::AddAll(_))) {
+        for e in a.row(i).filter(|&e| a.cols[e] as usize == i) {
+            rank[order[e] as usize] = GONE;
         }
     }
-    out.ends.push(out.cols.len());
+    let kept = rank.iter_mut().filter(|rank| **rank != GONE);
+    kept.zip(0..).for_each(|(rank, next)| *rank = next);
+    rank
+}
+
+/// The weight of the loop of node `i` that comes last in the caller's list.
+fn last_loop(a: CsrView<'_>, i: usize) -> Option<f32> {
+    let loops = a.row(i).filter(|&e| a.cols[e] as usize == i);
+    loops.max_by_key(|&e| a.order.map_or(e as u32, |order| order[e])).map(|e| a.value(e))
+}
+
+/// The entries of row `i` that stay.
+fn copy_row(a: CsrView<'_>, i: usize, (loops, rank): (SelfLoops, &[u32]), out: &mut Rows) {
+    let all = matches!(loops, SelfLoops::AddAll(_));
+    for e in a.row(i).filter(|&e| all || a.cols[e] as usize != i) {
+        out.push(a.cols[e], a.value(e), a.order.map_or(0, |order| rank[order[e] as usize]));
+    }
 }
 
 /// Rows on their way to a matrix.
@@ -104,8 +125,9 @@ impl Rows {
         }
     }
 
-    /// Moves the last entry to its place among the sorted ones from `start` on.
-    fn sink_last_into(&mut self, start: usize) {
+    /// Moves the last entry to its place among the sorted ones of the row being filled.
+    fn sink_last_into_its_row(&mut self) {
+        let start = self.ends.last().copied().unwrap_or(0);
         let last = self.cols.len() - 1;
         let place = start + self.cols[start..last].partition_point(|&j| j <= self.cols[last]);
         self.cols[place..].rotate_right(1);

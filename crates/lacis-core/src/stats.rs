@@ -29,7 +29,9 @@ impl DegreeStats {
         }
         let mut sorted = degrees.to_vec();
         sorted.sort_unstable();
-        let quantile = |q: f64| sorted[((sorted.len() - 1) as f64 * q) as usize];
+        // The nearest rank: the least that so large a share does not pass.
+        let rank = |q: f64| (sorted.len() as f64 * q).ceil() as usize;
+        let quantile = |q: f64| sorted[rank(q).max(1) - 1];
         let sum: u64 = sorted.iter().map(|&d| u64::from(d)).sum();
         DegreeStats {
             min: sorted[0],
@@ -121,11 +123,11 @@ fn count_pairs(a: &Csr, t: &Csr, threads: &Threads) -> (usize, usize) {
         ColumnOrder::Sorted => m.clone(),
         ColumnOrder::Unsorted => m.sorted(Repeats::Keep, threads),
     };
-    let a = sorted(a);
+    let (a, t) = (&sorted(a), &sorted(t));
     if a.n_rows() != a.n_cols() {
         let distinct = |i| a.row_cols(i).chunk_by(|x, y| x == y).count();
         let empty = |m: &Csr| (0..m.n_rows()).filter(|&i| m.row(i).is_empty()).count();
-        return ((0..a.n_rows()).map(distinct).sum(), empty(&a) + empty(t));
+        return ((0..a.n_rows()).map(distinct).sum(), empty(a) + empty(t));
     }
     let (a, t) = (a.view(), t.view());
     let (mut ends, mut isolated) = (0, 0);
@@ -161,6 +163,29 @@ mod tests {
         assert_eq!((stats.self_loops, stats.isolated), (1, 2));
         assert!(!stats.symmetric && !stats.weighted);
         assert_eq!((stats.degree.min, stats.degree.max, stats.degree.mean), (0, 2, 1.0));
+    }
+
+    #[test]
+    fn quantiles_are_nearest_ranks() {
+        let of = |degrees: &[u32]| {
+            let stats = DegreeStats::of(degrees);
+            (stats.median, stats.p99)
+        };
+        assert_eq!(of(&[0, 100]), (0, 100));
+        assert_eq!(of(&[7]), (7, 7));
+        assert_eq!(of(&(1..=100).collect::<Vec<_>>()), (50, 99));
+    }
+
+    /// A complete graph whose columns are not sorted is still complete.
+    #[test]
+    fn unsorted_columns_are_counted_right() {
+        let cols = vec![3u32, 1, 2, 0, 3, 2, 1, 0, 3, 2, 0, 1];
+        let row_ptr = crate::RowPtr::Wide(vec![0u64, 3, 6, 9, 12].into());
+        let (values, order) = (None, None);
+        let parts = crate::CsrParts { n_cols: 4, row_ptr, cols: cols.into(), values, order };
+        let graph = Graph::new(Csr::new(parts, &Threads::one()).unwrap());
+        let stats = graph.stats(&Threads::one());
+        assert_eq!((stats.undirected_edges, stats.symmetric, stats.isolated), (6, true, 0));
     }
 
     #[test]

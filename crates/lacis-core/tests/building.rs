@@ -171,9 +171,11 @@ fn arrays_that_are_no_matrix_are_refused() {
     let mut with_values = parts(&[0, 1], &[0]);
     with_values.values = Some(Buffer::copied(&[1.0, 2.0]));
     assert!(Csr::new(with_values, &threads).is_err());
-    let mut with_order = parts(&[0, 1], &[0]);
-    with_order.order = Some(Buffer::copied(&[1]));
-    assert!(Csr::new(with_order, &threads).is_err());
+    for order in [&[1, 2][..], &[0, 0], &[0]] {
+        let mut with_order = parts(&[0, 2], &[0, 1]);
+        with_order.order = Some(Buffer::copied(order));
+        assert!(Csr::new(with_order, &threads).is_err(), "{order:?}");
+    }
 }
 
 #[test]
@@ -201,6 +203,17 @@ fn a_symmetric_graph_is_its_own_transpose() {
     let path = Graph::from_edges(3, &[(0, 1), (1, 2)]).unwrap();
     assert!(!path.is_symmetric(&threads));
     assert_eq!(path.transpose(&threads).row_cols(0), [1]);
+}
+
+#[test]
+fn what_is_derived_may_be_asked_for_inside_the_pool_that_computes_it() {
+    let threads = Threads::new(2).unwrap();
+    let edges: Vec<(u32, u32)> = (0..5000).map(|i| (i % 70, i % 90)).collect();
+    let graph = Graph::from_edges(90, &edges).unwrap();
+    let found = threads.map(vec![0; 8], |_| {
+        (graph.transpose(&threads).nnz(), graph.stats(&threads).nnz, graph.slices(100).len())
+    });
+    assert!(found.iter().all(|f| f == &found[0]));
 }
 
 #[test]

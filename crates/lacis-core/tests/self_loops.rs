@@ -25,7 +25,8 @@ fn removed() {
 #[test]
 fn added_where_missing() {
     let csr = weighted().with_self_loops(SelfLoops::AddMissing(9.0)).unwrap();
-    let expected = [(0, 0, 3.0), (0, 0, 4.0), (0, 1, 1.0), (1, 0, 2.0), (1, 1, 9.0), (2, 2, 5.0)];
+    // Of two loops the last stays, as in PyG.
+    let expected = [(0, 0, 4.0), (0, 1, 1.0), (1, 0, 2.0), (1, 1, 9.0), (2, 2, 5.0)];
     assert_eq!(entries(&csr), expected);
 }
 
@@ -43,13 +44,24 @@ fn set_everywhere() {
     assert_eq!(entries(&csr), expected);
 }
 
+/// What PyG's functions return for this list: the edges that stay, then a loop per node.
 #[test]
-fn an_unweighted_graph_stays_so_and_added_loops_come_last_in_the_callers_order() {
-    let graph = Graph::from_edges(2, &[(1, 0), (0, 0)]).unwrap();
-    let csr = graph.adjacency().with_self_loops(SelfLoops::AddMissing(1.0)).unwrap();
-    assert!(csr.values().is_none());
-    assert_eq!(csr.order().unwrap(), [1, 0, 3]);
-    assert_eq!(entries(&csr), [(0, 0, 1.0), (0, 1, 1.0), (1, 1, 1.0)]);
+fn the_callers_order_is_that_of_the_list_with_loops() {
+    let edges = [(1, 0), (0, 0), (0, 1), (1, 1), (1, 0)];
+    let graph = Graph::from_edges(2, &edges).unwrap();
+    let list = |loops| {
+        let csr = graph.adjacency().with_self_loops(loops).unwrap();
+        assert!(csr.values().is_none());
+        let index = Graph::new(csr).to_edge_index();
+        index.columns().into_iter().map(|c| (c[0], c[1])).collect::<Vec<_>>()
+    };
+    let kept = [(1, 0), (0, 1), (1, 0)];
+    let loops = [(0, 0), (1, 1)];
+    assert_eq!(list(SelfLoops::Remove), kept);
+    assert_eq!(list(SelfLoops::AddMissing(1.0)), [&kept[..], &loops].concat());
+    assert_eq!(list(SelfLoops::Set(1.0)), [&kept[..], &loops].concat());
+    let all: Vec<_> = edges.iter().map(|&(u, v)| (i64::from(u), i64::from(v))).collect();
+    assert_eq!(list(SelfLoops::AddAll(1.0)), [&all[..], &loops].concat());
 }
 
 #[test]

@@ -10,11 +10,15 @@ use std::path::Path;
 use lacis_core::{Coo, Csr, Dataset, Error, Extent, Graph, Origin, Place, Repeats, Result};
 
 use crate::input::check_count;
+use crate::npy::Source;
+use crate::scipy::{Settled, settle};
 use crate::text::{Layout, Mirror, read_entries};
 use crate::{Job, note};
 
 /// How much of a file is looked at to tell its layout.
 pub const HEAD_BYTES: usize = 1 << 16;
+/// How much of it, where it is all comments.
+const MAX_HEAD_BYTES: usize = HEAD_BYTES << 12;
 
 /// What the beginning of an edge list tells.
 #[derive(Debug, PartialEq)]
@@ -36,9 +40,16 @@ struct Heading {
 const WEIGHT_NAMES: [&str; 8] =
     ["weight", "weights", "w", "value", "val", "edge_weight", "rating", "strength"];
 
-/// Whether the first line that is no comment and no header begins with two node numbers.
+/// Whether the first line that is no comment and no header begins with two node numbers, or
+/// comments declare nodes without edges, or go on for longer than this.
 pub fn looks_like_edges(head: &[u8]) -> bool {
-    Heading::of(Path::new(""), head).is_ok()
+    Heading::of(Path::new(""), head).is_ok() || is_all_comments(head)
+}
+
+/// Whether so much of a file as was looked at has nothing but comments.
+fn is_all_comments(head: &[u8]) -> bool {
+    let mut lines = head.split(|&b| b == b'\n').map(<[u8]>::trim_ascii_start);
+    head.len() >= HEAD_BYTES && lines.all(|line| matches!(line.first(), None | Some(b'#' | b'%')))
 }
 
 /// The error of a file that was expected to be an edge list and is none.
@@ -47,6 +58,18 @@ pub(crate) fn why_not(path: &Path, head: &[u8]) -> Error {
 }
 
 impl Heading {
+    /// Looks further where comments are long.
+    fn read(path: &Path) -> Result<Self> {
+        let mut limit = HEAD_BYTES;
+        loop {
+            let head = crate::input::head(path, limit)?;
+            if head.len() < limit || limit >= MAX_HEAD_BYTES || !is_all_comments(&head) {
+                return Heading::of(path, &head);
+            }
+            limit *= 16;
+        }
+    }
+
     fn of(path: &Path, head: &[u8]) -> Result<Self> {
         let mut heading =
             Heading { start: 0, fields: 0, weight: None, unread: vec![], nodes: None, edges: None };
@@ -73,9 +96,10 @@ impl Heading {
             }
             at = end + 1;
         }
-        match (names, head.len() < HEAD_BYTES && !head.contains(&0)) {
-            (None, true) => Ok(Heading { start: head.len() as u64, fields: 2, ..heading }),
-            _ => Err(not_an_edge(path, number, "")),
+        // No edges are a graph only where nodes are declared.
+        match heading.nodes {
+            Some(_) => Ok(Heading { start: head.len() as u64, fields: 2, ..heading }),
+            None => Err(not_an_edge(path, number, "")),
         }
     }
 
@@ -155,15 +179,15 @@ fn not_an_edge(path: &Path, line: u64, found: &str) -> Error {
 /// # Errors
 /// When a line is no edge, or node numbers are so sparse that they cannot be meant as such.
 pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
-    let heading = Heading::of(path, &crate::input::head(path, HEAD_BYTES)?)?;
+    let heading = Heading::read(path)?;
     let coo = read_entries(path, heading.start, &heading.layout(u32::MAX), job)?;
     let nodes = node_count(path, &heading, &coo, job)?;
-    let (lines, weighted) = (coo.len(), heading.weight.is_some());
+    let lines = coo.len();
     let extent = Extent { n_rows: Some(nodes), n_cols: Some(nodes) };
-    let repeats = if weighted { Repeats::Sum } else { Repeats::Merge };
-    let csr = coo.into_csr(extent, repeats, job.threads)?.without_unit_values();
-    let origin = Origin { notes: notes(&heading, lines, csr.nnz()), ..Origin::default() };
-    Ok(Dataset::new(crate::stem(path), Graph::new(csr)).with_origin(origin))
+    let repeats = if heading.weight.is_some() { Repeats::Sum } else { Repeats::Merge };
+    let settled = settle(coo, extent, repeats, (&Source::file(path, job), job.threads))?;
+    let origin = Origin { notes: notes(&heading, lines, &settled), ..Origin::default() };
+    Ok(Dataset::new(crate::stem(path), Graph::new(settled.csr)).with_origin(origin))
 }
 
 fn node_count(path: &Path, heading: &Heading, coo: &Coo, job: &Job<'_>) -> Result<usize> {
@@ -185,7 +209,7 @@ fn blamed(path: &Path, heading: &Heading, largest: usize, job: &Job<'_>) -> Plac
     }
 }
 
-fn notes(heading: &Heading, lines: usize, edges: usize) -> Vec<String> {
+fn notes(heading: &Heading, lines: usize, settled: &Settled) -> Vec<String> {
     let mut notes = Vec::new();
     if !heading.unread.is_empty() {
         notes.push(format!("columns not read: {}", heading.unread.join(", ")));
@@ -193,7 +217,10 @@ fn notes(heading: &Heading, lines: usize, edges: usize) -> Vec<String> {
     if let Some(declared) = heading.edges.filter(|&declared| declared != lines as u64) {
         notes.push(format!("the file declares {declared} edges and has {lines} lines of them"));
     }
-    notes.extend(note::merged(lines - edges));
+    notes.extend(match heading.weight {
+        Some(_) => note::summed(settled.n_repeats),
+        None => note::merged(settled.n_repeats),
+    });
     notes
 }
 
@@ -276,6 +303,21 @@ mod tests {
     }
 
     #[test]
+    fn comments_may_be_long() {
+        let comments = "# nothing to see here, and quite a lot of it\n".repeat(5000);
+        assert!(comments.len() > 3 * HEAD_BYTES);
+        assert!(looks_like_edges(&comments.as_bytes()[..HEAD_BYTES]));
+        assert_eq!(edges(&(comments + "0 1\n")), [(0, 1, 1.0)]);
+    }
+
+    #[test]
+    fn weights_that_add_up_to_infinity_are_refused() {
+        assert!(load("0 1 3e38\n0 1 3e38\n").unwrap_err().to_string().contains("inf"));
+        let set = load("0 1 1\n0 1 2\n").unwrap();
+        assert_eq!(set.origin().notes, ["1 repeated edge was summed"]);
+    }
+
+    #[test]
     fn problems_name_the_line() {
         let message = |text: &str| load(text).unwrap_err().to_string();
         assert!(message("0 1\n2 3\n4\n").contains("line 3: 1 fields"));
@@ -294,6 +336,8 @@ mod tests {
     #[test]
     fn an_empty_list_is_an_empty_graph() {
         assert_eq!(load("# Nodes: 4\n").unwrap().graph().n_nodes(), 4);
-        assert_eq!(load("").unwrap().graph().n_nodes(), 0);
+        assert_eq!(load("# Nodes: 0 Edges: 0\n").unwrap().graph().n_nodes(), 0);
+        // Nobody says that there are no edges here.
+        assert!(load("").is_err() && load("# a comment\n").is_err());
     }
 }

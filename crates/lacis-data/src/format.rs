@@ -80,13 +80,13 @@ pub static FORMATS: &[Format] = &[
         recognises: |c| npz::is_scipy(&c.members),
         read: npz::read_scipy,
         write: Writes::Binary(&[".npz"], |set, path, file, job| {
-            npz::write_scipy_to(set, BufWriter::new(file), path, job)
+            npz::write_scipy(set, BufWriter::new(file), path, job)
         }),
     },
     Format {
         name: "npy",
         about: "npy array of whole numbers, 2×E or E×2: an edge_index",
-        recognises: |c| c.head.starts_with(b"\x93NUMPY") && npy::is_edge_index(&c.head),
+        recognises: |c| c.is_plain && npy::is_edge_index(&c.head),
         read: npy::read,
         write: Writes::No,
     },
@@ -113,6 +113,8 @@ const PACKINGS: [&str; 3] = [".gz", ".zst", ".zstd"];
 struct Candidate {
     path: PathBuf,
     is_folder: bool,
+    /// Whether the file is not packed.
+    is_plain: bool,
     /// The name in lower case, without the ending of a packing.
     name: String,
     /// The first unpacked bytes.
@@ -125,12 +127,13 @@ impl Candidate {
     fn new(path: &Path) -> Result<Self> {
         let is_folder = path.is_dir();
         let head = if is_folder { Vec::new() } else { input::head(path, edges::HEAD_BYTES)? };
+        let is_plain = !is_folder && input::Input::open(path)?.packing == input::Packing::Plain;
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         let name =
             PACKINGS.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name).to_owned();
-        let is_zip = head.starts_with(b"PK\x03\x04");
+        let is_zip = is_plain && head.starts_with(b"PK\x03\x04");
         let members = if is_zip { npz::member_names(path)? } else { Vec::new() };
-        Ok(Candidate { path: path.to_owned(), is_folder, name, head, members })
+        Ok(Candidate { path: path.to_owned(), is_folder, is_plain, name, head, members })
     }
 
     /// Numbers in two columns may be anything; in a file named like one they are edges.
@@ -311,13 +314,14 @@ fn write_packed(
 ) -> Result<()> {
     let io = |source| Error::io("write", path, source);
     let mut out = BufWriter::with_capacity(1 << 20, file);
-    match path.extension().and_then(OsStr::to_str) {
-        Some("gz") => {
+    let ending = path.extension().and_then(OsStr::to_str).unwrap_or_default().to_lowercase();
+    match ending.as_str() {
+        "gz" => {
             let mut packed = flate2::write::GzEncoder::new(out, flate2::Compression::default());
             write(&mut packed)?;
             out = packed.finish().map_err(io)?;
         }
-        Some("zst" | "zstd") => {
+        "zst" | "zstd" => {
             let mut packed = zstd::stream::write::Encoder::new(out, 0).map_err(io)?;
             packed.include_checksum(true).map_err(io)?;
             write(&mut packed)?;
@@ -372,16 +376,22 @@ fn format_for(path: &Path) -> Result<&'static Format> {
     }
 }
 
-/// Only a folder that Lacis wrote, or an empty one, may give way: others hold somebody's work.
+/// Only a folder with nothing in it that Lacis did not write may give way: others hold somebody's
+/// work.
 fn check_replaceable(path: &Path, existing: Existing) -> Result<()> {
-    if existing == Existing::Keep || !path.is_dir() || native::is_native(path) {
+    if existing == Existing::Keep || !path.is_dir() {
         return Ok(());
     }
-    match fs::read_dir(path).map_err(|source| Error::io("read", path, source))?.next() {
-        None => Ok(()),
-        Some(_) => {
-            let problem = "is a folder that Lacis did not write; --overwrite does not replace such";
-            Err(Error::file(path, problem))
+    for entry in fs::read_dir(path).map_err(|source| Error::io("read", path, source))? {
+        let entry = entry.map_err(|source| Error::io("read", path, source))?;
+        let name = entry.file_name();
+        let ours = native::is_own_file(&name.to_string_lossy()) && native::is_native(path);
+        if !ours || !entry.path().is_file() {
+            let found = name.to_string_lossy();
+            let problem =
+                format!("holds '{found}', which Lacis did not write; nothing is replaced");
+            return Err(Error::file(path, problem));
         }
     }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Files from outside: opened, unpacked, and looked at before they are believed.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use lacis_core::{Error, Result};
@@ -41,21 +41,16 @@ impl Input {
     /// Opens a regular file.
     ///
     /// # Errors
-    /// When it is not there, not readable, or not a regular file: a pipe would block, a folder
-    /// has no bytes.
+    /// When it is not there, not readable, or not a regular file.
     pub fn open(path: &Path) -> Result<Self> {
-        let io = |doing| move |source| Error::io(doing, path, source);
-        let meta = std::fs::metadata(path).map_err(io("open"))?;
-        if !meta.is_file() {
-            let kind = if meta.is_dir() { "a folder" } else { "not a regular file" };
-            return Err(Error::file(path, format!("is {kind}; a file would be right")));
-        }
-        let file = File::open(path).map_err(io("open"))?;
+        let (file, size_bytes) = open_file(path)?;
         let mut head = [0; 4];
-        let got = read_up_to(&file, &mut head).map_err(io("read"))?;
-        // A second handle starts at the beginning again.
-        let file = File::open(path).map_err(io("open"))?;
-        Ok(Input { file, size_bytes: meta.len(), packing: Packing::of(&head[..got]) })
+        let read = read_up_to(&file, &mut head).and_then(|got| {
+            (&file).seek(SeekFrom::Start(0))?;
+            Ok(got)
+        });
+        let got = read.map_err(|source| Error::io("read", path, source))?;
+        Ok(Input { file, size_bytes, packing: Packing::of(&head[..got]) })
     }
 
     /// The unpacked bytes from the start.
@@ -72,6 +67,21 @@ impl Input {
             }
         })
     }
+}
+
+/// Opens a regular file, and tells its size: a pipe or a device could keep a reader waiting for
+/// ever, a folder has no bytes.
+///
+/// # Errors
+/// When it is not there, not readable, or not a regular file.
+pub fn open_file(path: &Path) -> Result<(File, u64)> {
+    let meta = std::fs::metadata(path).map_err(|source| Error::io("open", path, source))?;
+    if !meta.is_file() {
+        let kind = if meta.is_dir() { "a folder" } else { "not a regular file" };
+        return Err(Error::file(path, format!("is {kind}; a file would be right")));
+    }
+    let file = File::open(path).map_err(|source| Error::io("open", path, source))?;
+    Ok((file, meta.len()))
 }
 
 /// The first unpacked bytes of a file, at most `limit`; fewer where the packing is damaged.

@@ -1,17 +1,18 @@
 //! A file as memory: the one place of this crate that needs `unsafe`.
 
-use std::fs::File;
 use std::path::Path;
 
 use lacis_core::{Error, Result};
 use memmap2::{Mmap, MmapOptions};
+
+use crate::input::open_file;
 
 /// Maps a whole file for reading, its pages looked up at once rather than one fault at a time.
 ///
 /// # Errors
 /// When the file cannot be opened or mapped.
 pub fn map(path: &Path) -> Result<Mmap> {
-    let file = File::open(path).map_err(|source| Error::io("open", path, source))?;
+    let (file, _) = open_file(path)?;
     let mut options = MmapOptions::new();
     options.populate();
     // SAFETY: a mapped file that another process shortens or rewrites changes under the slices

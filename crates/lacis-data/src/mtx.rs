@@ -15,6 +15,7 @@ use lacis_core::{Dataset, Error, Extent, Graph, Origin, Place, Repeats, Result};
 
 use crate::edges::HEAD_BYTES;
 use crate::input::check_count;
+use crate::npy::{Source, check_finite};
 use crate::text::{Layout, Mirror, read_entries};
 use crate::{Job, note};
 
@@ -32,6 +33,20 @@ struct Heading {
 }
 
 impl Heading {
+    /// Looks further where comments are long.
+    fn read(path: &Path) -> Result<Self> {
+        const MAX_BYTES: usize = HEAD_BYTES << 12;
+        let mut limit = HEAD_BYTES;
+        loop {
+            let head = crate::input::head(path, limit)?;
+            let heading = Heading::of(path, &head);
+            if heading.is_ok() || head.len() < limit || limit >= MAX_BYTES {
+                return heading;
+            }
+            limit *= 16;
+        }
+    }
+
     fn of(path: &Path, head: &[u8]) -> Result<Self> {
         let mut lines = Lines { head, at: 0, number: 0 };
         let banner = lines.next().unwrap_or_default();
@@ -143,7 +158,7 @@ fn banner_of(banner: &str) -> std::result::Result<(bool, Mirror), String> {
 /// # Errors
 /// When it is not as its banner and sizes say.
 pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
-    let heading = Heading::of(path, &crate::input::head(path, HEAD_BYTES)?)?;
+    let heading = Heading::read(path)?;
     let coo = read_entries(path, heading.start, &heading.layout(), job)?;
     let entries = coo.len();
     let largest = heading.n_rows.max(heading.n_cols) as usize;
@@ -156,7 +171,10 @@ pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
     let repeats = if heading.weighted { Repeats::Sum } else { Repeats::Merge };
     let csr = if keep.has_repeats(job.threads) { keep.sorted(repeats, job.threads) } else { keep };
     let csr = csr.without_unit_values();
-    let notes = note::merged(entries - csr.nnz()).into_iter().collect();
+    check_finite(&Source::file(path, job), csr.values().unwrap_or_default())?;
+    let repeated = entries - csr.nnz();
+    let note = if heading.weighted { note::summed(repeated) } else { note::merged(repeated) };
+    let notes = note.into_iter().collect();
     let set = Dataset::new(crate::stem(path), Graph::new(csr));
     Ok(set.with_origin(Origin { notes, ..Origin::default() }))
 }

@@ -13,7 +13,7 @@
 //! Every file is plain `.npy`: `numpy.load(…, mmap_mode="r")` opens it. At opening, every byte is
 //! checked against its checksum and every index against its bound.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -106,6 +106,13 @@ fn hex(checksum: u64) -> String {
 pub fn is_native(folder: &Path) -> bool {
     let meta = folder.join(META);
     crate::input::head(&meta, 64).is_ok_and(|head| head.starts_with(b"{\"lacis\":"))
+}
+
+/// Whether a file of this name in a folder of ours is one that we write.
+pub fn is_own_file(name: &str) -> bool {
+    let Some(array) = name.strip_suffix(".npy") else { return name == META };
+    let kind = array.split(['.', '-']).next().unwrap_or_default();
+    ["adjacency", "features", "labels", "split", "collection"].contains(&kind)
 }
 
 /// Writes a data set into a new folder.
@@ -277,27 +284,37 @@ impl Blocks {
 /// When something is missing, damaged, or of another version.
 pub fn read(folder: &Path, job: &Job<'_>) -> Result<Dataset> {
     let meta = folder.join(META);
-    let body = read_meta(&meta)?;
-    let mut reader = Reader { folder, meta, arrays: HashMap::new(), job };
-    reader.map_all(body.arrays)?;
+    let mut body = read_meta(&meta)?;
+    let mut reader = Reader { folder, meta, arrays: BTreeMap::new(), job };
+    reader.map_all(std::mem::take(&mut body.arrays))?;
     reader.check_all()?;
-    let graph = Graph::new(reader.csr("adjacency", body.adjacency)?);
-    let origin = Origin { synthetic: body.synthetic, ..Origin::default() };
-    let mut set = Dataset::new(body.name, graph).with_origin(origin);
-    if body.collection {
-        let starts = reader.take::<u32>("collection.starts")?.to_vec();
-        set = set.with_collection(Collection::new(starts)?)?;
+    reader.dataset(body).map_err(|error| match error {
+        Error::File { .. } | Error::Io { .. } | Error::Interrupted => error,
+        other => Error::file(folder, other.to_string()),
+    })
+}
+
+impl Reader<'_> {
+    /// The parts, joined; what does not fit is said of the folder by the caller.
+    fn dataset(&self, body: Body) -> Result<Dataset> {
+        let graph = Graph::new(self.csr("adjacency", body.adjacency)?);
+        let origin = Origin { synthetic: body.synthetic, ..Origin::default() };
+        let mut set = Dataset::new(body.name, graph).with_origin(origin);
+        if body.collection {
+            let starts = self.take::<u32>("collection.starts")?.to_vec();
+            set = set.with_collection(Collection::new(starts)?)?;
+        }
+        if let Some(features) = body.features {
+            set = set.with_features(self.features(features)?)?;
+        }
+        if let Some(labels) = body.labels {
+            set = set.with_labels(self.labels(labels)?)?;
+        }
+        for (number, name) in body.splits.into_iter().enumerate() {
+            set = set.with_split(self.split(number, name)?)?;
+        }
+        Ok(set)
     }
-    if let Some(features) = body.features {
-        set = set.with_features(reader.features(features)?)?;
-    }
-    if let Some(labels) = body.labels {
-        set = set.with_labels(reader.labels(labels)?)?;
-    }
-    for (number, name) in body.splits.into_iter().enumerate() {
-        set = set.with_split(reader.split(number, name)?)?;
-    }
-    Ok(set)
 }
 
 fn read_meta(meta: &Path) -> Result<Body> {
@@ -330,7 +347,7 @@ struct Mapped {
 struct Reader<'a> {
     folder: &'a Path,
     meta: PathBuf,
-    arrays: HashMap<String, Mapped>,
+    arrays: BTreeMap<String, Mapped>,
     job: &'a Job<'a>,
 }
 
@@ -338,8 +355,11 @@ impl Reader<'_> {
     fn map_all(&mut self, arrays: Vec<ArrayMeta>) -> Result<()> {
         for meta in arrays {
             // Names come from the file; only our own become paths.
-            if !meta.name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) {
-                let problem = format!("names an array '{}'", meta.name.escape_debug());
+            let plain = meta.name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+            let known = ["<u4", "<u8", "<i4", "<f4"].contains(&meta.dtype.as_str());
+            if !plain || meta.name.len() > 64 || !known || meta.shape.len() > 2 {
+                let name: String = meta.name.chars().take(64).collect();
+                let problem = format!("lists an array '{}' of no known kind", name.escape_debug());
                 return Err(Error::file(&self.meta, problem));
             }
             let mapped = self.map(meta)?;

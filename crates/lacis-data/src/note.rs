@@ -13,3 +13,8 @@ pub(crate) fn counted(count: usize, one: &str, many: &str) -> Option<String> {
 pub(crate) fn merged(count: usize) -> Option<String> {
     counted(count, "repeated edge was merged", "repeated edges were merged")
 }
+
+/// What to say of repeated edges whose weights were added.
+pub(crate) fn summed(count: usize) -> Option<String> {
+    counted(count, "repeated edge was summed", "repeated edges were summed")
+}

@@ -19,6 +19,7 @@ use bytemuck::Pod;
 use lacis_core::{Buffer, Error, Place, Result};
 
 use crate::Job;
+use crate::input::read_up_to;
 
 pub use edges::{is_edge_index, read};
 pub use header::{Dtype, Endian, Header, Kind, Order};
@@ -116,7 +117,7 @@ pub struct Array<T: Pod> {
 /// # Errors
 /// When it is no such file, or a number is not finite.
 pub fn read_finite(path: &Path, job: &Job<'_>) -> Result<Array<f32>> {
-    let file = io::BufReader::new(crate::scipy::open_file(path)?);
+    let file = io::BufReader::new(crate::input::open_file(path)?.0);
     Npy::open(Source::file(path, job), file)?.finite()
 }
 
@@ -137,7 +138,7 @@ impl<'a, R: Read> Npy<'a, R> {
     /// When it is none, or says what is not read.
     pub fn open(source: Source<'a>, mut reader: R) -> Result<Self> {
         let mut start = [0; 8];
-        let got = read_full(&mut reader, &mut start).map_err(|e| source.io(0, e))?;
+        let got = read_up_to(&mut reader, &mut start).map_err(|e| source.io(0, e))?;
         if got < start.len() || !start.starts_with(b"\x93NUMPY") {
             let problem = "this is no array of numpy: it should start with \\x93NUMPY";
             return Err(source.problem_at(0, problem));
@@ -333,7 +334,8 @@ impl<'a, R: Read> Npy<'a, R> {
     }
 
     fn check_end(&mut self) -> Result<()> {
-        let more = read_full(&mut self.reader, &mut [0]).map_err(|e| self.source.io(self.at, e))?;
+        let more =
+            read_up_to(&mut self.reader, &mut [0]).map_err(|e| self.source.io(self.at, e))?;
         if more == 0 {
             return Ok(());
         }
@@ -362,25 +364,11 @@ fn header_bytes(
     reader: &mut impl Read,
     (at, part): (u64, &mut [u8]),
 ) -> Result<()> {
-    let got = read_full(reader, part).map_err(|e| source.io(at, e))?;
+    let got = read_up_to(reader, part).map_err(|e| source.io(at, e))?;
     if got == part.len() {
         return Ok(());
     }
     Err(source.problem_at(at + got as u64, "the data end inside the header"))
-}
-
-/// Reads until the slice is full or the data end.
-fn read_full(reader: &mut impl Read, mut into: &mut [u8]) -> io::Result<usize> {
-    let wanted = into.len();
-    while !into.is_empty() {
-        match reader.read(into) {
-            Ok(0) => break,
-            Ok(got) => into = &mut into[got..],
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(wanted - into.len())
 }
 
 /// The first number that is not finite is an error.

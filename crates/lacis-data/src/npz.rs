@@ -20,11 +20,11 @@ use zip::read::ZipFile;
 use zip::result::ZipError;
 
 use crate::Job;
+use crate::input::open_file;
 use crate::npy::{Array, Kind, Npy, Number, Source};
-use crate::scipy::open_file;
 
 pub use read::{is_gnn_benchmark, is_scipy, read_gnn_benchmark, read_scipy};
-pub use write::{write_scipy, write_scipy_to};
+pub use write::write_scipy;
 
 /// The names of an archive's arrays, without their `.npy`.
 ///
@@ -187,7 +187,7 @@ impl<'a> Npz<'a> {
 }
 
 fn open_archive(path: &Path) -> Result<Archive> {
-    let file = BufReader::new(open_file(path)?);
+    let file = BufReader::new(open_file(path)?.0);
     ZipArchive::new(file).map_err(|error| zip_error(path, Place::Whole, error))
 }
 

@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use lacis_core::{Buffer, Coo, Csr, CsrParts, Dataset, Error, Extent, Features, Graph, Labels};
 use lacis_core::{Origin, Place, Repeats, Result, RowPtr, Split};
 
-use crate::input::check_count;
+use crate::input::{check_count, open_file};
 use crate::npy::{Array, Npy, Source};
 use crate::pickle::{Global, Pickle, RawArray, load};
-use crate::scipy::{compressed, features, open_file};
+use crate::scipy::{compressed, features};
 use crate::{Job, note};
 
 /// The last parts of the files' names.
@@ -175,7 +175,7 @@ impl<'a> Files<'a> {
         use std::io::Read;
         let path = self.path(part);
         let mut content = Vec::new();
-        let read = open_file(&path)?.read_to_end(&mut content);
+        let read = open_file(&path)?.0.read_to_end(&mut content);
         read.map_err(|e| Error::io("read", &path, e))?;
         self.job.tick(content.len() as u64, None)?;
         Ok((path, content))

@@ -4,24 +4,13 @@
 //! graph holds the *transpose*. The compressed columns of a matrix are the compressed rows of its
 //! transpose, so `csc` needs no work and `csr` one transposition.
 
-use std::fs::File;
 use std::ops::Range;
-use std::path::Path;
 
 use lacis_core::threads::ranges;
-use lacis_core::{Buffer, CHUNK_ENTRIES, Chunk, ColumnOrder, Coo, Csr, CsrParts, Error, Extent};
+use lacis_core::{Buffer, CHUNK_ENTRIES, Chunk, ColumnOrder, Coo, Csr, CsrParts, Extent};
 use lacis_core::{Features, Repeats, Result, Tags, Threads};
 
 use crate::npy::{Source, check_finite};
-
-/// Opens a regular file: a pipe or a device could keep a reader waiting for ever.
-pub(crate) fn open_file(path: &Path) -> Result<File> {
-    let meta = std::fs::metadata(path).map_err(|e| Error::io("open", path, e))?;
-    if !meta.is_file() {
-        return Err(Error::file(path, "this is no regular file"));
-    }
-    File::open(path).map_err(|e| Error::io("open", path, e))
-}
 
 /// Drops values that are all ones, which means the same.
 pub(crate) fn without_ones(values: Buffer<f32>) -> Option<Buffer<f32>> {

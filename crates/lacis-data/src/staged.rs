@@ -42,10 +42,8 @@ impl Staged {
             let problem = "there is no such folder; make it first, or name another";
             return Err(Error::file(parent, problem));
         }
-        let hidden = format!(".{}.{}.partial", name.to_string_lossy(), std::process::id());
+        let hidden = format!(".{}.{:016x}.partial", name.to_string_lossy(), unique());
         let temporary = parent.join(hidden);
-        // Left by an earlier process of the same number that was killed.
-        remove(&temporary);
         Ok(Staged { temporary, target: target.to_owned(), existing })
     }
 
@@ -93,7 +91,10 @@ impl Staged {
                 let aside = self.temporary.with_extension("replaced");
                 fs::rename(&self.target, &aside)
                     .map_err(|source| Error::io("move aside", &self.target, source))?;
-                self.rename()?;
+                self.rename().inspect_err(|_| {
+                    // The old one goes back to its place.
+                    let _ = fs::rename(&aside, &self.target);
+                })?;
                 remove(&aside);
                 Ok(())
             }
@@ -107,6 +108,12 @@ impl Drop for Staged {
     fn drop(&mut self) {
         remove(&self.temporary);
     }
+}
+
+/// A number that no other writer has, in this process or another: two must not share a name.
+fn unique() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(std::process::id())
 }
 
 fn taken(target: &Path) -> Error {
@@ -172,6 +179,20 @@ mod tests {
         assert!(staged.commit().unwrap_err().to_string().contains("--overwrite"));
         assert_eq!(fs::read_to_string(&target).unwrap(), "old");
         assert!(Staged::new(&target, Existing::Keep).is_err());
+        assert_eq!(entries(dir.path()), ["a"]);
+    }
+
+    #[test]
+    fn two_writers_do_not_meet() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("a");
+        let [one, two] = [0, 1].map(|_| Staged::new(&target, Existing::Replace).unwrap());
+        fs::write(one.path(), "one").unwrap();
+        fs::write(two.path(), "half of tw").unwrap();
+        drop(Staged::new(&target, Existing::Replace).unwrap());
+        one.commit().unwrap();
+        assert_eq!(fs::read_to_string(&target).unwrap(), "one");
+        drop(two);
         assert_eq!(entries(dir.path()), ["a"]);
     }
 

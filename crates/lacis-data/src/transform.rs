@@ -6,10 +6,11 @@ mod features;
 
 pub use features::{FeatureSource, features_from, random_labels, row_normalize};
 
+use lacis_core::error::same_size;
 use lacis_core::threads::ranges;
 use lacis_core::{
-    CHUNK_ENTRIES, Chunk, Coo, Csr, CsrParts, Dataset, Dense, Error, Features, Graph, Labels,
-    Repeats, Result, RowPtr, SelfLoops, Split, Tags, Threads,
+    CHUNK_ENTRIES, Chunk, Coo, Csr, CsrParts, CsrView, Dataset, Dense, Error, Features, Graph,
+    Labels, Repeats, Result, RowPtr, SelfLoops, Split, Tags, Threads,
 };
 
 use crate::Job;
@@ -22,6 +23,7 @@ use crate::generate::draw::square;
 /// # Errors
 /// When the job is stopped.
 pub fn undirected(set: Dataset, job: &Job) -> Result<Dataset> {
+    require_square("undirected", &set)?;
     let a = set.graph().adjacency();
     job.tick(0, None)?;
     let plain = a.values().is_none() && !a.has_repeats(job.threads);
@@ -30,12 +32,12 @@ pub fn undirected(set: Dataset, job: &Job) -> Result<Dataset> {
     }
     let mut coo = Coo::new(tags_of(a));
     for turned in [false, true] {
+        let a = a.view();
         coo.extend(a.slices(CHUNK_ENTRIES), job.threads, |rows, chunk| {
             for i in rows {
                 for e in a.row(i) {
-                    let (i, j) = (i as u32, a.cols()[e]);
-                    let [row, col] = if turned { [j, i] } else { [i, j] };
-                    push(a, e, [row, col], chunk);
+                    let (i, j) = (i as u32, a.cols[e]);
+                    push(a, e, if turned { [j, i] } else { [i, j] }, chunk);
                 }
             }
             Ok(())
@@ -51,8 +53,8 @@ fn tags_of(a: &Csr) -> Tags {
 }
 
 /// Adds entry `e` of a matrix at another place.
-fn push(a: &Csr, e: usize, [row, col]: [u32; 2], chunk: &mut Chunk) {
-    match a.values() {
+fn push(a: CsrView<'_>, e: usize, [row, col]: [u32; 2], chunk: &mut Chunk) {
+    match a.values {
         Some(values) => chunk.push_tagged(row, col, values[e].to_bits()),
         None => chunk.push(row, col),
     }
@@ -110,7 +112,8 @@ fn with_graph(set: &Dataset, graph: Graph) -> Result<Dataset> {
 /// When the data set is a collection of graphs.
 pub fn largest_component(set: Dataset, job: &Job) -> Result<Dataset> {
     refuse_collection("largest component", &set)?;
-    let of = components(set.graph().adjacency());
+    require_square("largest component", &set)?;
+    let of = components(set.graph().adjacency().view());
     let mut sizes = vec![0_u32; of.len()];
     of.iter().for_each(|&root| sizes[root as usize] += 1);
     let largest = sizes.iter().max().copied().unwrap_or(0);
@@ -126,7 +129,7 @@ pub fn largest_component(set: Dataset, job: &Job) -> Result<Dataset> {
 }
 
 /// The smallest node of each node's component (union of the entries, with path halving).
-fn components(a: &Csr) -> Vec<u32> {
+fn components(a: CsrView<'_>) -> Vec<u32> {
     let mut root_of: Vec<u32> = (0..a.n_rows() as u32).collect();
     fn root(root_of: &mut [u32], mut i: u32) -> u32 {
         while root_of[i as usize] != i {
@@ -145,6 +148,12 @@ fn components(a: &Csr) -> Vec<u32> {
     (0..a.n_rows() as u32).map(|i| root(&mut root_of, i)).collect()
 }
 
+/// In a rectangular adjacency sources and targets are different nodes.
+fn require_square(what: &'static str, set: &Dataset) -> Result<()> {
+    let a = set.graph().adjacency();
+    same_size(what, "number of source nodes", a.n_rows(), a.n_cols())
+}
+
 fn refuse_collection(what: &str, set: &Dataset) -> Result<()> {
     match set.collection() {
         None => Ok(()),
@@ -158,6 +167,7 @@ fn refuse_collection(what: &str, set: &Dataset) -> Result<()> {
 /// When a node is not there or listed twice, or the data set is a collection of graphs.
 pub fn induced(set: Dataset, nodes: &[u32], job: &Job) -> Result<Dataset> {
     refuse_collection("sub-graph", &set)?;
+    require_square("sub-graph", &set)?;
     let new_of = renumbering(nodes, set.graph().n_nodes())?;
     let graph = sub_graph(set.graph().adjacency(), nodes, &new_of, job)?;
     let mut out = Dataset::new(set.name(), graph).with_origin(set.origin().clone());
@@ -207,11 +217,12 @@ fn renumbering(nodes: &[u32], n: usize) -> Result<Vec<Option<u32>>> {
 
 fn sub_graph(a: &Csr, nodes: &[u32], new_of: &[Option<u32>], job: &Job) -> Result<Graph> {
     let mut coo = Coo::new(tags_of(a));
+    let a = a.view();
     coo.extend(ranges(nodes.len(), CHUNK_ENTRIES / 8), job.threads, |rows, chunk| {
         job.tick(rows.start as u64, Some(nodes.len() as u64))?;
         for i in rows {
             for e in a.row(nodes[i] as usize) {
-                if let Some(j) = new_of[a.cols()[e] as usize] {
+                if let Some(j) = new_of[a.cols[e] as usize] {
                     push(a, e, [i as u32, j], chunk);
                 }
             }
@@ -310,6 +321,19 @@ mod tests {
         assert_eq!(entries(&summed), expected);
         let again = quiet(|job| undirected(plain.clone(), job));
         assert_eq!(entries(&again), entries(&plain));
+    }
+
+    #[test]
+    fn sources_and_targets_that_are_different_nodes_are_not_confused() {
+        for (n_rows, n_cols) in [(5, 2), (2, 5)] {
+            let bipartite = || Dataset::new("two", Graph::new(Csr::empty(n_rows, n_cols).unwrap()));
+            let threads = Threads::one();
+            let job = Job::quiet(&threads);
+            assert!(undirected(bipartite(), &job).is_err());
+            assert!(largest_component(bipartite(), &job).is_err());
+            assert!(induced(bipartite(), &[0], &job).is_err());
+            assert!(self_loops(bipartite()).is_err());
+        }
     }
 
     #[test]

@@ -18,6 +18,10 @@ fn member<T: Item>(zip: &mut ZipWriter<Cursor<Vec<u8>>>, name: &str, data: &[T])
     npy::write(zip, &[data.len()], data).unwrap();
 }
 
+fn write_scipy(set: &Dataset, path: &Path, job: &Job) {
+    npz::write_scipy(set, fs::File::create(path).unwrap(), path, job).unwrap();
+}
+
 pub fn benchmark_npz() -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     for (matrix, n_cols) in [("adj", 3i64), ("attr", 5)] {
@@ -48,7 +52,7 @@ fn a_damaged_scipy_archive_is_an_error_or_another_graph() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.npz");
     let set = Dataset::new("a", Graph::from_edges(3, &[(0, 1), (1, 2)]).unwrap());
-    npz::write_scipy(&set, &path, &Job::quiet(&Threads::one())).unwrap();
+    write_scipy(&set, &path, &Job::quiet(&Threads::one()));
     damage(npz::read_scipy, &path, &path);
 }
 
@@ -150,7 +154,7 @@ proptest! {
         let set = Dataset::new("a", Graph::new(csr));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.npz");
-        npz::write_scipy(&set, &path, &job).unwrap();
+        write_scipy(&set, &path, &job);
         let back = npz::read_scipy(&path, &job).unwrap();
         prop_assert!(back.graph().adjacency().same_entries(set.graph().adjacency()));
     }

@@ -147,16 +147,58 @@ fn right_checksums_do_not_excuse_wrong_numbers() {
     bytes[last..].copy_from_slice(&77u32.to_le_bytes());
     let new = format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&bytes[128..]));
     fs::write(&cols, &bytes).unwrap();
-    let meta = path.join(native::META);
-    let text = fs::read_to_string(&meta).unwrap();
-    let body = text.split_once("\"body\":").unwrap().1.strip_suffix('}').unwrap();
-    let (before, after) = body.split_at(body.find("\"adjacency.cols\"").unwrap());
-    assert!(after.contains(&old));
-    let body = format!("{before}{}", after.replacen(&old, &new, 1));
-    let sum = format!("{:016x}", xxhash_rust::xxh3::xxh3_64(body.as_bytes()));
-    fs::write(&meta, format!("{{\"lacis\":1,\"checksum\":\"{sum}\",\"body\":{body}}}")).unwrap();
+    rewrite_meta(&path, |body| {
+        let (before, after) = body.split_at(body.find("\"adjacency.cols\"").unwrap());
+        assert!(after.contains(&old));
+        format!("{before}{}", after.replacen(&old, &new, 1))
+    });
     let error = quiet(native::read, &path).unwrap_err().to_string();
     assert!(error.contains("column 77"), "{error}");
+}
+
+/// Changes the body of a folder's `meta.json`, its checksum right.
+fn rewrite_meta(folder: &Path, change: impl Fn(&str) -> String) {
+    let meta = folder.join(native::META);
+    let text = fs::read_to_string(&meta).unwrap();
+    let body = change(text.split_once("\"body\":").unwrap().1.strip_suffix('}').unwrap());
+    let sum = format!("{:016x}", xxhash_rust::xxh3::xxh3_64(body.as_bytes()));
+    fs::write(&meta, format!("{{\"lacis\":1,\"checksum\":\"{sum}\",\"body\":{body}}}")).unwrap();
+}
+
+#[test]
+fn a_lying_list_of_arrays_is_refused() {
+    let axes = format!("[{}1]", "1,".repeat(40_000));
+    let long = "x".repeat(70_000);
+    for (from, to) in [
+        ("\"shape\":[6]", format!("\"shape\":{axes}")),
+        ("\"dtype\":\"<u4\"", format!("\"dtype\":\"{long}\"")),
+        ("\"name\":\"adjacency.cols\"", "\"name\":\"../../etc/passwd\"".to_owned()),
+        ("\"count\":3", "\"count\":18446744073709551615".to_owned()),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, _) = sample("lacis", folder.path());
+        rewrite_meta(&path, |body| {
+            assert!(body.contains(from), "{from} in {body}");
+            body.replace(from, &to)
+        });
+        let error = quiet(native::read, &path).unwrap_err();
+        assert!(matches!(error, Error::File { .. }), "{error}");
+        assert!(error.to_string().len() < 500);
+    }
+}
+
+#[test]
+fn a_pipe_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, _) = sample("lacis", folder.path());
+    for file in [path.join("labels.npy"), folder.path().join("pipe.txt")] {
+        let _ = fs::remove_file(&file);
+        let made = std::process::Command::new("mkfifo").arg(&file).status();
+        assert!(made.is_ok_and(|status| status.success()));
+        let data = if file.ends_with("labels.npy") { &path } else { &file };
+        let error = quiet(|path, job| format::read(path, None, job), data).unwrap_err();
+        assert!(error.to_string().contains("not a regular file"), "{error}");
+    }
 }
 
 #[test]

@@ -59,26 +59,27 @@ pub(crate) fn dense_by_rows(
     [n, width]: [usize; 2],
     job: &Job,
     fill: impl Fn(usize, &mut [f32]) + Sync,
-) -> Dense {
-    let mut x = Dense::zeros(n, width);
+) -> Result<Dense> {
+    let mut x = Dense::try_zeros(n, width)?;
     // Four rows are whole blocks of random numbers, whatever their width.
     let rows = (CHUNK_NUMBERS / width.max(1)).next_multiple_of(4).max(4);
     let pieces = x.data_mut().chunks_mut((rows * width).max(1)).enumerate().collect();
     job.threads.for_each(pieces, |(piece, values)| fill(piece * rows, values));
-    x
+    Ok(x)
 }
 
 /// Uniform numbers in `-1..1`, one row per node.
-pub(crate) fn random_features(n: usize, width: usize, seed: u64, job: &Job) -> Features {
+pub(crate) fn random_features(n: usize, width: usize, seed: u64, job: &Job) -> Result<Features> {
     let rng = Rng::new(seed, "random features");
     let unit = |bits: u32| (bits >> 8) as f32 * (1.0 / (1 << 23) as f32) - 1.0;
-    Features::Dense(dense_by_rows([n, width], job, |row, values| {
+    let x = dense_by_rows([n, width], job, |row, values| {
         let first_block = (row * width / 4) as u64;
         for (block, four) in values.chunks_mut(4).enumerate() {
             let numbers = rng.block(first_block + block as u64);
             four.iter_mut().zip(numbers).for_each(|(value, bits)| *value = unit(bits));
         }
-    }))
+    })?;
+    Ok(Features::Dense(x))
 }
 
 /// A random class for each of `n` items.
@@ -101,7 +102,7 @@ pub(super) fn decorated(spec: &Spec, graph: Graph, job: &Job) -> Result<Dataset>
     let mut set = Dataset::new(spec.generator().name, graph);
     match spec.count("features") {
         0 => {}
-        width => set = set.with_features(random_features(n, width, seed, job))?,
+        width => set = set.with_features(random_features(n, width, seed, job)?)?,
     }
     match spec.count("classes") {
         0 => Ok(set),

@@ -34,7 +34,7 @@ impl Topics {
         if self.ones > 0 {
             self.words(class_of, blocks, job).map(Features::Sparse)
         } else {
-            Ok(self.normal(class_of, blocks, job))
+            self.normal(class_of, blocks, job)
         }
     }
 
@@ -57,7 +57,7 @@ impl Topics {
         coo.into_csr(extent, Repeats::Merge, job.threads)
     }
 
-    fn normal(&self, class_of: &[i32], blocks: &Blocks, job: &Job) -> Features {
+    fn normal(&self, class_of: &[i32], blocks: &Blocks, job: &Job) -> Result<Features> {
         let (width, noise) = (self.width, self.noise as f32);
         let means = Rng::new(blocks.seed, "sbm means");
         let rng = Rng::new(blocks.seed, "sbm features");
@@ -71,7 +71,7 @@ impl Topics {
         let means: Vec<Vec<f32>> =
             (0..blocks.sizes.len()).map(|class| mean(class).collect()).collect();
         let shape = [class_of.len(), width];
-        Features::Dense(dense_by_rows(shape, job, |first, values| {
+        let x = dense_by_rows(shape, job, |first, values| {
             for (i, row) in (first..).zip(values.chunks_mut(width)) {
                 let mut normal = normals(rng.stream(i as u64));
                 let mean = &means[class_of[i] as usize];
@@ -79,7 +79,8 @@ impl Topics {
                     *value = (1.0 - noise) * mean + noise * normal();
                 }
             }
-        }))
+        })?;
+        Ok(Features::Dense(x))
     }
 }
 

@@ -56,7 +56,7 @@ fn merged(coo: Coo, source: &Source<'_>, job: &Job) -> Result<Csr> {
 
 /// Whether a file that begins like this is an array of node numbers in two rows or columns.
 pub fn is_edge_index(head: &[u8]) -> bool {
-    let text = match head.get(6) {
+    let text = match head.strip_prefix(b"\x93NUMPY").and_then(|rest| rest.first()) {
         Some(1) => head.get(10..),
         Some(2 | 3) => head.get(12..),
         _ => None,
@@ -109,7 +109,7 @@ struct RawEdges {
 impl<'a> EdgeFile<'a> {
     fn open(path: &'a Path, job: &Job<'a>) -> Result<Self> {
         let source = Source::file(path, job);
-        let file = crate::scipy::open_file(path)?;
+        let (file, _) = crate::input::open_file(path)?;
         let length = file.metadata().map_err(|e| Error::io("read", path, e))?.len();
         let npy = Npy::open(source, BufReader::new(file))?;
         let Some((layout, n_edges)) = Layout::of(&npy.header) else {

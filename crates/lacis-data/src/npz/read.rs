@@ -124,25 +124,19 @@ struct Adjacency {
 impl Adjacency {
     fn note(&self) -> Option<String> {
         let n_repeats = self.settled.n_repeats;
-        if self.weighted {
-            note::counted(n_repeats, "repeated edge was summed", "repeated edges were summed")
-        } else {
-            note::merged(n_repeats)
-        }
+        if self.weighted { note::summed(n_repeats) } else { note::merged(n_repeats) }
     }
 }
 
 /// The adjacency of a matrix kept by rows: its transpose.
 fn by_rows(npz: &mut Npz<'_>, keys: &Keys, shape: [usize; 2]) -> Result<Adjacency> {
-    let matrix = matrix(npz, keys, shape)?;
-    let accounted = matrix.nnz() + matrix.n_rows();
-    check_count("nodes", shape[1], accounted).map_err(|e| npz.source(&keys.shape).problem(e))?;
+    let matrix = wide_matrix(npz, keys, shape)?;
     adjacency(npz, keys, matrix, Turn::Transposed)
 }
 
 /// The adjacency of a matrix kept by columns, which are the rows of its transpose.
 fn by_columns(npz: &mut Npz<'_>, keys: &Keys, shape: [usize; 2]) -> Result<Adjacency> {
-    let matrix = matrix(npz, keys, [shape[1], shape[0]])?;
+    let matrix = wide_matrix(npz, keys, [shape[1], shape[0]])?;
     adjacency(npz, keys, matrix, Turn::Kept)
 }
 
@@ -162,7 +156,9 @@ fn coordinates(npz: &mut Npz<'_>, [n_rows, n_cols]: [usize; 2]) -> Result<Adjace
         let problem = format!("there are {} rows for {n_values} values", sources.len());
         return Err(npz.source("row").problem(problem));
     }
-    check_count("nodes", n_cols, n_values).map_err(|e| npz.source("shape").problem(e))?;
+    for count in [n_rows, n_cols] {
+        check_count("nodes", count, n_values).map_err(|e| npz.source("shape").problem(e))?;
+    }
     let coo = listed(npz, &sources, values.as_deref())?;
     let weighted = values.is_some();
     drop((sources, values));

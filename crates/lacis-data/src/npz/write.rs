@@ -1,7 +1,6 @@
 //! A graph as what `scipy.sparse.load_npz` reads.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Seek, Write};
+use std::io::{self, Seek, Write};
 use std::path::Path;
 
 use lacis_core::{Csr, Dataset, Error, Result};
@@ -13,29 +12,11 @@ use crate::Job;
 use crate::npy::{self, Item};
 
 /// Writes a data set's graph as a SciPy sparse matrix (csr; entry `(i, j)` is an edge from `i` to
-/// `j`). The file appears under its name when it is complete, and not before.
-///
-/// # Errors
-/// When the system refuses, or the watcher stops the work.
-pub fn write_scipy(dataset: &Dataset, path: &Path, job: &Job) -> Result<()> {
-    let mut partial = path.as_os_str().to_owned();
-    partial.push(".partial");
-    let partial = Path::new(&partial);
-    let file = File::create(partial).map_err(|e| Error::io("create", partial, e))?;
-    let written = write_scipy_to(dataset, BufWriter::new(file), path, job)
-        .and_then(|()| std::fs::rename(partial, path).map_err(|e| Error::io("rename to", path, e)));
-    if written.is_err() {
-        // What is left of a failed attempt; the first error is the one to tell.
-        let _ = std::fs::remove_file(partial);
-    }
-    written
-}
-
-/// As [`write_scipy`], into anything; `path` is what errors name.
+/// `j`); `path` is what errors name.
 ///
 /// # Errors
 /// When the sink refuses, or the watcher stops the work.
-pub fn write_scipy_to(
+pub fn write_scipy(
     dataset: &Dataset,
     out: impl Write + Seek,
     path: &Path,

@@ -69,7 +69,10 @@ pub fn links(graph: &Graph, plan: &LinkPlan, seed: u64, job: &Job) -> Result<Lin
     let adjacency = checked(graph, plan, job.threads)?;
     let mut edges = positives(&adjacency, plan.direction);
     let [n_val, n_test] = sizes(plan, edges.len())?;
-    let negatives = (n_val + n_test) * plan.negatives;
+    let Some(negatives) = (n_val + n_test).checked_mul(plan.negatives) else {
+        let problem = format!("{} for each edge are more than can be counted", plan.negatives);
+        return Err(Error::argument("negatives", problem));
+    };
     let mut val_negatives = non_edges(&adjacency, plan.direction, negatives, (seed, edges.len()))?;
     let test_negatives = val_negatives.split_off(n_val * plan.negatives);
 

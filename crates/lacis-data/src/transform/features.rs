@@ -109,7 +109,7 @@ pub fn features_from(set: Dataset, source: FeatureSource, seed: u64, job: &Job) 
     let n = set.graph().n_nodes();
     let features = match source {
         FeatureSource::Degree(width) => Features::Sparse(one_hot_degree(&set, width, job)?),
-        FeatureSource::Random(width) => draw::random_features(n, width, seed, job),
+        FeatureSource::Random(width) => draw::random_features(n, width, seed, job)?,
     };
     set.with_features(features)
 }
@@ -132,8 +132,11 @@ fn one_hot_degree(set: &Dataset, width: usize, job: &Job) -> Result<Csr> {
 /// # Errors
 /// When there are no classes or no items.
 pub fn random_labels(set: Dataset, classes: usize, seed: u64) -> Result<Dataset> {
-    if classes == 0 || i32::try_from(classes).is_err() {
-        return Err(Error::argument(format!("classes = {classes}"), "1 or more would be right"));
+    if classes == 0 || classes >= i32::MAX as usize {
+        return Err(Error::argument(
+            format!("classes = {classes}"),
+            format!("1 to {} would be right", i32::MAX - 1),
+        ));
     }
     let labels = draw::random_labels(set.n_items(), classes, seed);
     let split = splits::random(&labels, Fractions::DEFAULT, seed)?;
