@@ -86,9 +86,11 @@ impl Arith for Split {
 /// Compiles a body once per instruction set.
 ///
 /// `per_isa!(fn name<[G: Bound, …], const V: usize>(arg: Type) = body)` makes
-/// `fn name<G, …, const V: usize>(Isa, Type)` of `fn body<M: Arith, G, …, const V: usize>(arg: Type)`.
+/// `fn name<G, …, const V: usize>(Isa, Type)` of
+/// `fn body<M: Arith, G, …, const V: usize>(arg: Type)`.
 macro_rules! per_isa {
-    (fn $name:ident<[$($G:ident: $bound:path),*], const $V:ident: usize>($arg:ident: $type:ty) = $body:ident) => {
+    (fn $name:ident<[$($G:ident: $bound:path),*], const $V:ident: usize>
+        ($arg:ident: $type:ty) = $body:ident) => {
         #[allow(unsafe_code)]
         fn $name<$($G: $bound,)* const $V: usize>(isa: $crate::isa::Isa, $arg: $type) {
             use $crate::isa::{Fused, Level, Split};

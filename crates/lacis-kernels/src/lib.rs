@@ -2,8 +2,8 @@
 //!
 //! Each operator has `Args` with a checked constructor, a table of kernels that tests, benches and
 //! the tuner walk, and one body per algorithm that is compiled per instruction set ([`isa`]). This
-//! crate knows no network; it never allocates by the size of a problem; its results do not depend on
-//! the number of threads.
+//! crate knows no network; it allocates no more than the list of a problem's slices; its results do
+//! not depend on the number of threads.
 #![deny(unsafe_code)]
 
 pub mod isa;

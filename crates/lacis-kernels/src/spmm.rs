@@ -3,7 +3,7 @@
 //! ```text
 //!  for each row i, for each tile of V·16 columns:
 //!      two sets of V vectors of 16 sums, in registers
-//!      for each pair of entries (i, j), (i, j'):  the tile of x_j to one set, that of x_j' to the other
+//!      for each pair of entries (i, j), (i, j'):  x_j to one set, x_j' to the other
 //!      the two sets together, times l_i, to y_i
 //! ```
 //! The last tile reads past the end of a row into the next, and does not write what it finds there:
@@ -31,7 +31,7 @@ const LANES: usize = 16;
 /// still be in the cache.
 const AHEAD: usize = 16;
 /// Entries of a slice: enough to make choosing slices cheap, few enough to balance threads.
-const SLICE_ENTRIES: usize = 1 << 15;
+pub const SLICE_ENTRIES: usize = 1 << 15;
 
 /// A product to compute, its sizes checked.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +41,7 @@ pub struct Args<'a> {
     left: Option<&'a [f32]>,
     right: Option<&'a [f32]>,
     reduce: Reduce,
+    slices: Option<&'a [Range<usize>]>,
 }
 
 impl<'a> Args<'a> {
@@ -51,7 +52,7 @@ impl<'a> Args<'a> {
     pub fn new(a: CsrView<'a>, x: impl Into<Mat<'a>>, reduce: Reduce) -> Result<Self> {
         let x = x.into();
         same_size("spmm", "rows of x", a.n_cols, x.n_rows)?;
-        Ok(Args { a, x, left: None, right: None, reduce })
+        Ok(Args { a, x, left: None, right: None, reduce, slices: None })
     }
 
     /// Scales the result's rows by `left` and the operand's by `right`.
@@ -70,6 +71,22 @@ impl<'a> Args<'a> {
     }
 }
 
+impl<'a> Args<'a> {
+    /// Uses slices that a graph keeps, instead of finding them again. They depend on the matrix
+    /// alone, and so does the result.
+    ///
+    /// # Errors
+    /// When they do not cover the rows of the matrix one after another.
+    pub fn sliced(mut self, slices: &'a [Range<usize>]) -> Result<Self> {
+        let end = slices
+            .iter()
+            .try_fold(0, |end, rows| (rows.start == end && rows.end >= end).then_some(rows.end));
+        same_size("spmm", "rows in slices", self.a.n_rows(), end.unwrap_or(usize::MAX))?;
+        self.slices = Some(slices);
+        Ok(self)
+    }
+}
+
 /// One way to compute it.
 pub struct Kernel {
     /// `spmm.csr.rows.v4`: the operator, the format, who does what, the tile.
@@ -83,8 +100,6 @@ pub static KERNELS: &[Kernel] = &[
     Kernel { name: "spmm.csr.rows.v2", run: rows::<2> },
     Kernel { name: "spmm.csr.rows.v3", run: rows::<3> },
     Kernel { name: "spmm.csr.rows.v4", run: rows::<4> },
-    Kernel { name: "spmm.csr.rows.v6", run: rows::<6> },
-    Kernel { name: "spmm.csr.rows.v8", run: rows::<8> },
 ];
 
 impl Kernel {
@@ -105,9 +120,16 @@ impl Kernel {
         if y.n_rows == 0 || y.n_cols == 0 {
             return Ok(());
         }
-        let slices = args.a.slices(SLICE_ENTRIES);
+        let found;
+        let slices = match args.slices {
+            Some(slices) => slices,
+            None => {
+                found = args.a.slices(SLICE_ENTRIES);
+                &found
+            }
+        };
         let ends: Vec<usize> = slices.iter().map(|rows| rows.end).collect();
-        let parts = slices.into_iter().zip(y.split(&ends)).collect();
+        let parts = slices.iter().cloned().zip(y.split(&ends)).collect();
         threads.for_each(parts, |(rows, y)| (self.run)(isa, Part { args: *args, rows, y }));
         Ok(())
     }

@@ -107,6 +107,22 @@ fn nothing_to_do() {
 }
 
 #[test]
+fn slices_of_the_graph_give_the_same_bits() {
+    let a = matrix(200, 90, 5000, true);
+    let (x, threads) = (dense(90, 19), Threads::new(2).unwrap());
+    let args = Args::new(a.view(), &x, Reduce::Sum).unwrap();
+    let product = |args: &Args<'_>| {
+        let mut y = Dense::zeros(200, 19);
+        KERNELS[1].run(Isa::best(), args, &mut y, &threads).unwrap();
+        bits(&y)
+    };
+    let slices = a.slices(100);
+    assert_eq!(product(&args.sliced(&slices).unwrap()), product(&args));
+    assert!(args.sliced(&slices[1..]).is_err());
+    assert!(args.sliced(&slices[..slices.len() - 1]).is_err());
+}
+
+#[test]
 fn sizes_are_checked() {
     let a = matrix(5, 4, 10, false);
     let (x, mut y) = (dense(4, 3), Dense::zeros(5, 3));

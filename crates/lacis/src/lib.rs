@@ -6,6 +6,7 @@
 //! - [`open`] reads a path, runs a generator such as `rmat:n=1000,e=5000`, or finds a built-in set;
 //! - [`Dataset`] is what comes back: a [`Graph`], [`Features`], [`Labels`], [`Split`]s;
 //! - [`data`] has the formats, generators, splits and transforms themselves;
+//! - [`kernels`] computes sparse products fast;
 //! - [`mod@reference`] computes every operator in obvious loops, to check anything faster against.
 //!
 //! The library never prints, exits, reads the environment, or installs a logger, a signal handler
@@ -30,3 +31,4 @@ struct Readme;
 pub use lacis_core::*;
 pub use lacis_data as data;
 pub use lacis_data::open;
+pub use lacis_kernels as kernels;
