@@ -1,6 +1,6 @@
 //! Instruction sets: one body per algorithm, compiled for each, chosen at run time.
 //!
-//! A body is ordinary safe Rust, `#[inline(always)]`, generic over [`Arith`]; [`per_isa!`] wraps it
+//! A body is ordinary safe Rust, `#[inline(always)]`, generic over [`Arith`]; `per_isa!` wraps it
 //! in one function per instruction set, inside which the compiler may use it. An [`Isa`] can only
 //! come from detection, so holding one is the proof that this CPU has it.
 
