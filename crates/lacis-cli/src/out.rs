@@ -110,6 +110,9 @@ fn hint(error: &Error) -> Option<&'static str> {
         Error::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
             Some("free some space, or name a folder on another disk with -o")
         }
+        Error::Memory { .. } => {
+            Some("fewer nodes, edges or features; `lacis doctor` shows the memory")
+        }
         _ => None,
     }
 }

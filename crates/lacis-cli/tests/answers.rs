@@ -109,6 +109,16 @@ fn programs_get_json_lines_whatever_happens() {
 }
 
 #[test]
+fn memory_that_nobody_has_is_an_error() {
+    for data in ["rmat:n=4G,e=10", "sbm:n=4G", "ba:n=4G", "grid:rows=60k,cols=60k"] {
+        let ran = lacis(&["data", "info", data]);
+        // A machine with terabytes may have it; elsewhere it is refused, in words.
+        assert!(ran.code == Some(0) || ran.err.contains("memory were refused"), "{}", ran.err);
+        assert_ne!(ran.code, None, "{data} was killed");
+    }
+}
+
+#[test]
 fn the_built_in_set_says_that_it_is_synthetic() {
     let ran = lacis(&["data", "info"]);
     assert!(ran.out.contains("synthetic"), "{}", ran.out);

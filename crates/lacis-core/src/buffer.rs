@@ -148,6 +148,16 @@ impl<T: Pod> Buffer<T> {
         Ok(Buffer { store: Store::Shared(bytes), offset_bytes, ..Buffer::view(len) })
     }
 
+    /// Whether the system would give so many bytes now: they are reserved, not touched, and given
+    /// back. Code that then allocates piece by piece does not fail half-way.
+    ///
+    /// # Errors
+    /// When it would not.
+    pub fn ask(bytes: u128) -> Result<()> {
+        let bytes = usize::try_from(bytes).map_err(|_| Error::Memory { bytes: usize::MAX })?;
+        Owned::try_zeroed(bytes).map(drop)
+    }
+
     fn view(len: usize) -> Self {
         let store = Store::Owned(Arc::new(Owned::Lines(Vec::new())));
         Buffer { store, offset_bytes: 0, len, element: PhantomData }

@@ -23,7 +23,7 @@ use std::ops::Range;
 
 use crate::csr::{ColumnOrder, Csr};
 use crate::threads::ranges;
-use crate::{Error, Result, Threads};
+use crate::{Buffer, Error, Result, Threads};
 use runs::{Run, RunSort, Slices};
 
 /// How many entries a chunk should hold: 4 MiB of them, and the keys made of them fill a huge page.
@@ -185,13 +185,20 @@ impl Coo {
     /// The matrix, its columns ascending within each row.
     ///
     /// # Errors
-    /// When an entry is outside `extent`, or the extent has more than `u32::MAX` rows or columns.
+    /// When an entry is outside `extent`, the extent has more than `u32::MAX` rows or columns, or the
+    /// system has no memory for the matrix.
     ///
     /// # Panics
     /// When asked to sum entries that carry no values.
     pub fn into_csr(self, extent: Extent, repeats: Repeats, threads: &Threads) -> Result<Csr> {
         assert!(repeats != Repeats::Sum || self.tags == Tags::Values, "only values can be summed");
         let [n_rows, n_cols] = self.extent(extent)?;
+        // Row lengths, starts and ends on the way, and the matrix itself.
+        let tags = if self.tags == Tags::Absent { 0 } else { size_of::<u32>() };
+        Buffer::<u8>::ask(
+            (n_rows as u128) * 4 * size_of::<usize>() as u128
+                + self.len() as u128 * (size_of::<u32>() + tags) as u128,
+        )?;
         let sorted = blocks::sort(self.runs, [n_rows, n_cols], (self.columns, repeats), threads);
         let csr = Csr::trusted(n_cols, sorted.row_ptr, sorted.cols, ColumnOrder::Sorted);
         Ok(match self.tags {

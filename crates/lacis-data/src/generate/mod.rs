@@ -26,7 +26,7 @@ pub(crate) mod scramble;
 mod spec;
 pub(crate) mod topics;
 
-use lacis_core::{Dataset, Origin, Result};
+use lacis_core::{Buffer, Dataset, Origin, Result};
 
 pub use near::nearest;
 pub use spec::{Kind, Param, Spec, Value, parse};
@@ -154,11 +154,23 @@ pub fn find(name: &str) -> Option<&'static Generator> {
     GENERATORS.iter().find(|generator| generator.name == name)
 }
 
+/// What every node costs at the least, asked for before anything is drawn.
+fn ask_for_memory(spec: &Spec) -> Result<()> {
+    const BYTES_PER_NODE: u128 = 32;
+    let count = |name: &str| match spec.value(name) {
+        Some(Value::Count(count)) => u128::from(count),
+        _ => 1,
+    };
+    let nodes = ["n", "rows", "cols", "graphs", "nodes"].map(count).iter().product::<u128>();
+    Buffer::<u8>::ask(nodes * BYTES_PER_NODE)
+}
+
 /// The data set that a spec describes: named after its generator, its origin the spec in full.
 ///
 /// # Errors
 /// When it cannot be made after all (a block model too dense for its hubs), or the job is stopped.
 pub fn generate(spec: &Spec, job: &Job) -> Result<Dataset> {
+    ask_for_memory(spec)?;
     let set = (spec.generator().make)(spec, job)?;
     Ok(set.with_origin(Origin { format: spec.to_string(), synthetic: true, notes: Vec::new() }))
 }
