@@ -1,6 +1,6 @@
 //! What the user may type. The doc comments are the help texts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -156,11 +156,17 @@ pub struct Changes {
     pub seed: u64,
 }
 
+/// A path need not be UTF-8; a JSON string must.
+fn as_text<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.to_string_lossy())
+}
+
 /// Where a graph goes.
 #[derive(Args, Clone, Serialize)]
 pub struct Target {
     /// The file or folder to write; its ending chooses the format
     #[arg(short, long = "output", value_name = "PATH")]
+    #[serde(serialize_with = "as_text")]
     pub output: PathBuf,
     /// Write this format instead of the one the ending means
     #[arg(long, value_name = "NAME")]

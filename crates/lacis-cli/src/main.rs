@@ -58,7 +58,7 @@ fn completions(shell: clap_complete::Shell) -> Outcome {
 
 /// Help and version go to stdout, misuse to stderr with exit code 2, as JSON too where asked for.
 fn answer_misuse(misuse: &clap::Error) -> ExitCode {
-    if misuse.use_stderr() && std::env::args().any(|arg| arg == "--json") {
+    if misuse.use_stderr() && std::env::args_os().any(|arg| arg == "--json") {
         let text = misuse.render().to_string();
         let mut lines = text.lines().filter(|line| !line.trim().is_empty());
         let message = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();

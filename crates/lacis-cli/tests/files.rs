@@ -62,6 +62,55 @@ fn nothing_is_overwritten_unless_asked() {
     assert!(target.join("notes.md").exists());
 }
 
+/// Links are followed, permissions stay, and what is no file stays what it is.
+#[test]
+fn only_files_and_own_folders_are_replaced() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let convert = |name: &str| {
+        lacis(&["data", "convert", "karate", "--overwrite", "--to", "mtx", "-o", text(&path(name))])
+    };
+    std::fs::write(path("file"), "old").unwrap();
+    std::fs::set_permissions(path("file"), PermissionsExt::from_mode(0o600)).unwrap();
+    symlink(path("file"), path("link")).unwrap();
+    assert_eq!(convert("link").code, Some(0));
+    assert!(path("link").is_symlink());
+    let meta = std::fs::metadata(path("file")).unwrap();
+    assert!(meta.len() > 100 && meta.permissions().mode() & 0o777 == 0o600, "{meta:?}");
+
+    let made = std::process::Command::new("mkfifo").arg(path("pipe")).status();
+    assert!(made.is_ok_and(|status| status.success()));
+    let ran = convert("pipe");
+    assert!(ran.code == Some(1) && ran.err.contains("is no file"), "{}", ran.err);
+    std::fs::create_dir(path("folder")).unwrap();
+    assert_eq!(convert("folder").code, Some(1));
+    let over_file = lacis(&[
+        "data",
+        "convert",
+        "karate",
+        "--overwrite",
+        "--to",
+        "lacis",
+        "-o",
+        text(&path("file")),
+    ]);
+    assert!(over_file.err.contains("is no folder"), "{}", over_file.err);
+}
+
+#[test]
+fn paths_need_not_be_utf_8() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = tempfile::tempdir().unwrap();
+    let name = std::ffi::OsStr::from_bytes(b"o\xff");
+    let mut convert = command(&["data", "convert", "karate", "--json", "-o"]);
+    assert_eq!(convert.arg(dir.path().join(name)).status().unwrap().code(), Some(0));
+    assert!(dir.path().join(name).is_dir());
+    let mut info = command(&["data", "info"]);
+    let output = info.arg(dir.path().join(name)).output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 2)), "{output:?}");
+}
+
 #[test]
 fn places_that_cannot_be_written_are_named_before_the_work() {
     let ran = lacis(&["data", "convert", "karate", "-o", "no/such/folder/g"]);

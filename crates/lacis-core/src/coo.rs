@@ -130,7 +130,7 @@ impl Coo {
             fill(own, item, chunk)?;
             let tagged = if self.tags == Tags::Absent { 0 } else { chunk.places.len() };
             assert_eq!(chunk.tags.len(), tagged, "entries carry {:?} tags", self.tags);
-            Ok(sort.run(&*chunk))
+            sort.run(&*chunk)
         };
         let scratch = || (scratch(), Chunk::default(), RunSort::default());
         self.runs.extend(threads.try_map_with(items, scratch, make)?);
@@ -140,7 +140,7 @@ impl Coo {
     /// The list with one entry per position of the slices.
     ///
     /// # Errors
-    /// When the slices differ in length.
+    /// When the slices differ in length, or the system has no memory for the list.
     pub fn from_slices(
         rows: &[u32],
         cols: &[u32],
@@ -156,7 +156,8 @@ impl Coo {
             let values = values.map(|values| &values[range.clone()]);
             sort.run(&Slices { rows: &rows[range.clone()], cols: &cols[range], values })
         };
-        coo.runs = threads.map_with(ranges(rows.len(), CHUNK_ENTRIES), RunSort::default, make);
+        let chunks = ranges(rows.len(), CHUNK_ENTRIES);
+        coo.runs = threads.try_map_with(chunks, RunSort::default, make)?;
         Ok(coo)
     }
 
@@ -185,8 +186,8 @@ impl Coo {
     /// The matrix, its columns ascending within each row.
     ///
     /// # Errors
-    /// When an entry is outside `extent`, the extent has more than `u32::MAX` rows or columns, or the
-    /// system has no memory for the matrix.
+    /// When an entry is outside `extent`, the extent has more than `u32::MAX` rows or columns, or
+    /// the system has no memory for the matrix.
     ///
     /// # Panics
     /// When asked to sum entries that carry no values.

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use lacis_core::{Coo, Csr, Dataset, Error, Extent, Graph, Origin, Place, Repeats, Result};
 
-use crate::input::check_count;
+use crate::input::{check_count, check_declared};
 use crate::npy::Source;
 use crate::scipy::{Settled, settle};
 use crate::text::{Layout, Mirror, read_entries};
@@ -21,12 +21,14 @@ pub const HEAD_BYTES: usize = 1 << 16;
 const MAX_HEAD_BYTES: usize = HEAD_BYTES << 12;
 
 /// What the beginning of an edge list tells.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 struct Heading {
     /// Where the lines of edges begin.
     start: u64,
     /// Fields of the first edge.
     fields: usize,
+    /// Which of them are source and target.
+    ends: [usize; 2],
     /// Which of them is a weight.
     weight: Option<usize>,
     /// Names that a header gave to fields that are not read.
@@ -36,9 +38,29 @@ struct Heading {
     edges: Option<u64>,
 }
 
-/// Names under which people store weights.
-const WEIGHT_NAMES: [&str; 8] =
-    ["weight", "weights", "w", "value", "val", "edge_weight", "rating", "strength"];
+/// Names under which people store sources, targets and weights.
+const SOURCE_NAMES: &[&str] =
+    &["source", "src", "from", "fromnodeid", "u", "head", "source_id", "id_1", "node1", "node_1"];
+const TARGET_NAMES: &[&str] = &[
+    "target",
+    "dst",
+    "to",
+    "tonodeid",
+    "v",
+    "tail",
+    "dest",
+    "target_id",
+    "id_2",
+    "node2",
+    "node_2",
+];
+const WEIGHT_NAMES: &[&str] =
+    &["weight", "weights", "w", "value", "val", "edge_weight", "rating", "strength"];
+
+/// Where the bytes after a byte-order mark begin.
+pub(crate) fn after_mark(head: &[u8]) -> usize {
+    if head.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 }
+}
 
 /// Whether the first line that is no comment and no header begins with two node numbers, or
 /// comments declare nodes without edges, or go on for longer than this.
@@ -71,10 +93,9 @@ impl Heading {
     }
 
     fn of(path: &Path, head: &[u8]) -> Result<Self> {
-        let mut heading =
-            Heading { start: 0, fields: 0, weight: None, unread: vec![], nodes: None, edges: None };
+        let mut heading = Heading { fields: 2, ends: [0, 1], ..Heading::default() };
         let mut names: Option<Vec<String>> = None;
-        let (mut at, mut number) = (if head.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 }, 0);
+        let (mut at, mut number) = (after_mark(head), 0);
         while at < head.len() {
             let end = memchr::memchr(b'\n', &head[at..]).map_or(head.len(), |end| at + end);
             let line = String::from_utf8_lossy(&head[at..end]);
@@ -83,14 +104,14 @@ impl Heading {
             let fields: Vec<&str> = split(line).collect();
             if line.is_empty() || line.starts_with(['#', '%']) {
                 heading.declared(line);
-            } else if fields.len() >= 2 && fields[..2].iter().all(is_index) {
+            } else if fields.len() >= 2 && heading.ends_of(&names, &fields) {
                 // Comments before the first edge need not be read again, but the byte-order mark
                 // and the header must not.
                 heading.start = at as u64;
                 return heading.with_fields(path, number, fields.len(), names);
-            } else if names.is_none() && fields.len() >= 2 && !fields.iter().any(is_index) {
-                names =
-                    Some(fields.iter().map(|field| field.trim_matches('"').to_owned()).collect());
+            } else if names.is_none() && fields.len() >= 2 && !fields.iter().any(is_number) {
+                heading.ends = named_ends(&fields).ok_or_else(|| unclear_names(path, number))?;
+                names = Some(fields.iter().map(|field| (*field).to_owned()).collect());
             } else {
                 return Err(not_an_edge(path, number, line));
             }
@@ -98,7 +119,7 @@ impl Heading {
         }
         // No edges are a graph only where nodes are declared.
         match heading.nodes {
-            Some(_) => Ok(Heading { start: head.len() as u64, fields: 2, ..heading }),
+            Some(_) => Ok(Heading { start: head.len() as u64, ..heading }),
             None => Err(not_an_edge(path, number, "")),
         }
     }
@@ -127,15 +148,27 @@ impl Heading {
                 return Err(Error::file_at(path, Place::Line(line), problem));
             }
             Some(names) => {
-                let is_weight =
-                    |name: &String| WEIGHT_NAMES.contains(&name.to_lowercase().as_str());
-                self.weight = names.iter().skip(2).position(is_weight).map(|at| at + 2);
-                let unread = names.into_iter().enumerate().skip(2);
-                self.unread =
-                    unread.filter(|(at, _)| Some(*at) != self.weight).map(|(_, n)| n).collect();
+                let read = |at: &usize| self.ends.contains(at);
+                let is_weight = |name: &String| is_one_of(name, WEIGHT_NAMES);
+                let weight = names.iter().enumerate().find(|(at, n)| !read(at) && is_weight(n));
+                self.weight = weight.map(|(at, _)| at);
+                let unread = |(at, _): &(usize, String)| !read(at) && Some(*at) != self.weight;
+                self.unread = names
+                    .iter()
+                    .cloned()
+                    .enumerate()
+                    .filter(unread)
+                    .map(|(_, name)| name)
+                    .collect();
             }
         }
         Ok(self)
+    }
+
+    /// Whether a line has node numbers where source and target are: it is the first edge.
+    fn ends_of(&self, names: &Option<Vec<String>>, fields: &[&str]) -> bool {
+        let ends = if names.is_some() { self.ends } else { [0, 1] };
+        ends.iter().all(|&end| fields.get(end).is_some_and(is_index))
     }
 
     /// `# Nodes: 81306 Edges: 1342310`, in either case, with or without the colon.
@@ -152,13 +185,42 @@ impl Heading {
     }
 
     fn layout(&self, bound: u32) -> Layout {
-        let (fields, value) = (self.fields, self.weight);
-        Layout { fields, value, base: 0, bounds: [bound; 2], mirror: Mirror::No }
+        let (fields, ends, value) = (self.fields, self.ends, self.weight);
+        Layout { fields, ends, value, base: 0, bounds: [bound; 2], mirror: Mirror::No }
     }
 }
 
 fn split(line: &str) -> impl Iterator<Item = &str> {
-    line.split([',', ';', '\t', ' ']).map(str::trim).filter(|field| !field.is_empty())
+    line.split([',', ';', '\t', ' ', '"']).map(str::trim).filter(|field| !field.is_empty())
+}
+
+fn is_one_of(name: &str, names: &[&str]) -> bool {
+    names.contains(&name.to_lowercase().as_str())
+}
+
+/// The fields of source and target: by their names, or the first two where no name is known; `None`
+/// where names are known and do not tell.
+fn named_ends(names: &[&str]) -> Option<[usize; 2]> {
+    let [sources, targets] = [SOURCE_NAMES, TARGET_NAMES].map(|known| {
+        let found = names.iter().enumerate().filter(|(_, name)| is_one_of(name, known));
+        found.map(|(at, _)| at).collect::<Vec<_>>()
+    });
+    match (&sources[..], &targets[..]) {
+        ([source], [target]) => Some([*source, *target]),
+        ([], []) => Some([0, 1]),
+        ([0], []) | ([], [1]) => Some([0, 1]),
+        _ => None,
+    }
+}
+
+fn unclear_names(path: &Path, line: u64) -> Error {
+    let problem = "the header does not tell which columns an edge runs between; \
+                   'source' and 'target', once each, would";
+    Error::file_at(path, Place::Line(line), problem)
+}
+
+fn is_number(field: &&str) -> bool {
+    field.parse::<f64>().is_ok()
 }
 
 fn is_index(field: &&str) -> bool {
@@ -192,13 +254,15 @@ pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
 
 fn node_count(path: &Path, heading: &Heading, coo: &Coo, job: &Job<'_>) -> Result<usize> {
     let largest = coo.largest().map_or(0, |[row, col]| row.max(col) as usize + 1);
-    if let Err(problem) = check_count("nodes", largest, coo.len()) {
+    let declared = heading.nodes.map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX));
+    check_declared("nodes", declared, coo.len()).map_err(|problem| Error::file(path, problem))?;
+    if largest > declared
+        && let Err(problem) = check_count("nodes", largest, coo.len())
+    {
         return Err(Error::file_at(path, blamed(path, heading, largest, job), problem));
     }
-    // A declared number may be larger, for nodes without edges, within the same reason.
-    let declared = heading.nodes.and_then(|n| usize::try_from(n).ok());
-    let declared = declared.filter(|&n| check_count("nodes", n, coo.len()).is_ok());
-    Ok(largest.max(declared.unwrap_or(0)))
+    // A declared number may be larger, for nodes without edges.
+    Ok(largest.max(declared))
 }
 
 /// The line of the largest node number: reading again, that number not allowed, stops there.
@@ -231,7 +295,11 @@ fn notes(heading: &Heading, lines: usize, settled: &Settled) -> Vec<String> {
 /// When writing fails, or the adjacency is not square.
 pub fn write(set: &Dataset, path: &Path, out: &mut dyn Write) -> Result<()> {
     let a = set.graph().adjacency();
-    lacis_core::error::same_size("edge list", "number of source nodes", a.n_rows(), a.n_cols())?;
+    if a.n_rows() != a.n_cols() {
+        let problem =
+            "an edge list has one kind of nodes; .mtx and .npz keep sources and targets apart";
+        return Err(Error::file(path, problem));
+    }
     let io = |source| Error::io("write", path, source);
     let weighted = a.values().is_some();
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
@@ -300,6 +368,27 @@ mod tests {
         assert_eq!(edges("0 1 2\n0 1 3\n"), [(0, 1, 5.0)]);
         let set = load("0 1\n0 1\n").unwrap();
         assert_eq!(set.origin().notes, ["1 repeated edge was merged"]);
+    }
+
+    #[test]
+    fn columns_go_by_their_names() {
+        assert_eq!(edges("id,source,target\n0,5,6\n"), [(5, 6, 1.0)]);
+        assert_eq!(edges("target,source\n0,1\n"), [(1, 0, 1.0)]);
+        assert_eq!(edges("source,weight,target\n0,7.5,1\n"), [(0, 1, 7.5)]);
+        assert_eq!(edges("w;to;from\n2;3;4\n"), [(4, 3, 2.0)]);
+        assert_eq!(edges("\"src\",\"dst\"\n\"0\",\"1\"\n"), [(0, 1, 1.0)]);
+        assert_eq!(edges("person,friend\n0,1\n"), [(0, 1, 1.0)]);
+        for unclear in ["weight,source,other\n1,2,3\n", "source,from,target\n1,2,3\n"] {
+            assert!(load(unclear).unwrap_err().to_string().contains("line 1: the header"));
+        }
+    }
+
+    #[test]
+    fn numbers_are_no_header() {
+        for text in ["1.0,2.0\n3,4\n", "0.0 1.0 2.5\n0 1 2.5\n"] {
+            assert!(load(text).unwrap_err().to_string().contains("line 1"), "{text}");
+        }
+        assert_eq!(edges("\"0\",\"1\"\n1,2\n").len(), 2);
     }
 
     #[test]

@@ -93,7 +93,7 @@ pub static FORMATS: &[Format] = &[
     Format {
         name: "mtx",
         about: "MatrixMarket coordinate file, plain, .gz or .zst",
-        recognises: |c| c.head.starts_with(mtx::MAGIC),
+        recognises: |c| mtx::has_banner(&c.head),
         read: mtx::read,
         write: Writes::Text(&[".mtx"], mtx::write),
     },
@@ -248,7 +248,8 @@ pub fn write(
     job: &Job<'_>,
 ) -> Result<()> {
     let format = check_target(path, format, existing)?;
-    let staged = Staged::new(path, existing)?;
+    let place = real_place(path)?;
+    let staged = Staged::new(&place, existing)?;
     let create = || File::create(staged.path()).map_err(|source| Error::io("write", path, source));
     match &format.write {
         Writes::No => unreachable!("the target was checked"),
@@ -282,9 +283,18 @@ pub fn check_target(
         let problem = format!("cannot be written; {} can", names.join(", "));
         return Err(Error::argument(format!("'{}'", format.name), problem));
     }
-    check_replaceable(path, existing)?;
-    Staged::new(path, existing)?;
+    let place = real_place(path)?;
+    check_replaceable(&place, matches!(format.write, Writes::Folder(_)), existing)?;
+    Staged::new(&place, existing)?;
     Ok(format)
+}
+
+/// Where a link leads, so that what it points to is written and the link stays.
+fn real_place(path: &Path) -> Result<PathBuf> {
+    match path.is_symlink() {
+        true => fs::canonicalize(path).map_err(|source| Error::io("follow", path, source)),
+        false => Ok(path.to_owned()),
+    }
 }
 
 /// What a format cannot hold of a data set, in words.
@@ -376,13 +386,21 @@ fn format_for(path: &Path) -> Result<&'static Format> {
     }
 }
 
-/// Only a folder with nothing in it that Lacis did not write may give way: others hold somebody's
-/// work.
-fn check_replaceable(path: &Path, existing: Existing) -> Result<()> {
-    if existing == Existing::Keep || !path.is_dir() {
+/// Only a file, or a folder with nothing in it that Lacis did not write, may give way: others hold
+/// somebody's work, or are no files at all.
+fn check_replaceable(path: &Path, by_folder: bool, existing: Existing) -> Result<()> {
+    let Ok(meta) = fs::symlink_metadata(path) else { return Ok(()) };
+    if existing == Existing::Keep {
         return Ok(());
     }
-    for entry in fs::read_dir(path).map_err(|source| Error::io("read", path, source))? {
+    if meta.is_dir() != by_folder || !(meta.is_dir() || meta.is_file()) {
+        let kind = if by_folder { "folder" } else { "file" };
+        let problem = format!("is no {kind}, and a {kind} cannot replace it");
+        return Err(Error::file(path, problem));
+    }
+    let entries = if meta.is_dir() { Some(fs::read_dir(path)) } else { None };
+    let entries = entries.transpose().map_err(|source| Error::io("read", path, source))?;
+    for entry in entries.into_iter().flatten() {
         let entry = entry.map_err(|source| Error::io("read", path, source))?;
         let name = entry.file_name();
         let ours = native::is_own_file(&name.to_string_lossy()) && native::is_native(path);

@@ -126,12 +126,29 @@ pub(crate) fn check_count(
     count: usize,
     n_entries: usize,
 ) -> std::result::Result<(), String> {
-    const FREE: usize = 1 << 22;
+    believe(what, count, n_entries, 1 << 22)
+}
+
+/// As [`check_count`], of a number that the file declares in words of its own: with more room.
+pub(crate) fn check_declared(
+    what: &str,
+    count: usize,
+    n_entries: usize,
+) -> std::result::Result<(), String> {
+    believe(what, count, n_entries, 1 << 24)
+}
+
+fn believe(
+    what: &str,
+    count: usize,
+    n_entries: usize,
+    free: usize,
+) -> std::result::Result<(), String> {
     const PER_ENTRY: usize = 64;
-    if count <= n_entries.saturating_mul(PER_ENTRY).saturating_add(FREE) {
+    if count <= n_entries.saturating_mul(PER_ENTRY).saturating_add(free) {
         return Ok(());
     }
     Err(format!(
-        "{count} {what} are not believed of {n_entries} entries; numbers should count from 0 up"
+        "{count} {what} are not believed of {n_entries} entries; numbers without large gaps are"
     ))
 }

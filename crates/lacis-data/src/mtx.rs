@@ -13,14 +13,20 @@ use std::path::Path;
 
 use lacis_core::{Dataset, Error, Extent, Graph, Origin, Place, Repeats, Result};
 
-use crate::edges::HEAD_BYTES;
-use crate::input::check_count;
+use crate::edges::{HEAD_BYTES, after_mark};
+use crate::input::check_declared;
 use crate::npy::{Source, check_finite};
 use crate::text::{Layout, Mirror, read_entries};
 use crate::{Job, note};
 
-/// What every MatrixMarket file begins with.
-pub const MAGIC: &[u8] = b"%%MatrixMarket";
+/// What every MatrixMarket file begins with, in whatever case.
+const MAGIC: &[u8] = b"%%MatrixMarket";
+
+/// Whether a file begins with the banner.
+pub fn has_banner(head: &[u8]) -> bool {
+    let start = head.get(after_mark(head)..).unwrap_or_default();
+    start.get(..MAGIC.len()).is_some_and(|start| start.eq_ignore_ascii_case(MAGIC))
+}
 
 /// What the lines before the entries say.
 struct Heading {
@@ -48,7 +54,7 @@ impl Heading {
     }
 
     fn of(path: &Path, head: &[u8]) -> Result<Self> {
-        let mut lines = Lines { head, at: 0, number: 0 };
+        let mut lines = Lines { head, at: after_mark(head), number: 0 };
         let banner = lines.next().unwrap_or_default();
         let fault = |line, problem: String| Error::file_at(path, Place::Line(line), problem);
         let (weighted, mirror) = banner_of(&banner).map_err(|problem| fault(1, problem))?;
@@ -90,6 +96,7 @@ impl Heading {
     fn layout(&self) -> Layout {
         Layout {
             fields: if self.weighted { 3 } else { 2 },
+            ends: [0, 1],
             value: self.weighted.then_some(2),
             base: 1,
             bounds: [self.n_rows, self.n_cols],
@@ -162,12 +169,12 @@ pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
     let coo = read_entries(path, heading.start, &heading.layout(), job)?;
     let entries = coo.len();
     let largest = heading.n_rows.max(heading.n_cols) as usize;
-    check_count("rows or columns", largest, entries).map_err(|e| Error::file(path, e))?;
+    check_declared("rows or columns", largest, entries).map_err(|e| Error::file(path, e))?;
     // Entries have targets, which the file calls columns, as rows.
     let extent =
         Extent { n_rows: Some(heading.n_cols as usize), n_cols: Some(heading.n_rows as usize) };
     let keep = coo.into_csr(extent, Repeats::Keep, job.threads)?;
-    check_declared(path, &heading, &keep)?;
+    check_entries(path, &heading, &keep)?;
     let repeats = if heading.weighted { Repeats::Sum } else { Repeats::Merge };
     let csr = if keep.has_repeats(job.threads) { keep.sorted(repeats, job.threads) } else { keep };
     let csr = csr.without_unit_values();
@@ -180,7 +187,7 @@ pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
 }
 
 /// As many entries as declared: mirrored ones were stored once.
-fn check_declared(path: &Path, heading: &Heading, csr: &lacis_core::Csr) -> Result<()> {
+fn check_entries(path: &Path, heading: &Heading, csr: &lacis_core::Csr) -> Result<()> {
     let found = match heading.mirror {
         Mirror::No => csr.nnz(),
         _ => (csr.nnz() + csr.count_self_loops()) / 2,
@@ -268,6 +275,9 @@ mod tests {
                 .contains("4000000000 rows or columns are not believed of 1 entries")
         );
         assert!(message(&general("99999999999 3 1\n1 1\n")).contains("larger than"));
+        let marked = load(&format!("\u{feff}{}", general("3 3 1\n1 2\n"))).unwrap();
+        assert_eq!(marked.graph().n_edges(), 1);
+        assert!(has_banner(b"\xef\xbb\xbf%%matrixmarket matrix"));
         let complex = format!("{BANNER} complex general\n1 1 0\n");
         assert!(message(&complex).contains("'complex' entries"));
     }

@@ -266,8 +266,10 @@ impl<'a, R: Read> Npy<'a, R> {
     pub fn strings(mut self) -> Result<Vec<String>> {
         let Dtype { kind, size, endian } = self.header.dtype;
         self.check_dtype(matches!(kind, Kind::Bytes | Kind::Text), "a string")?;
-        if size == 0 && self.len > 0 {
-            return Err(self.source.problem("strings of length 0 are not read"));
+        const LONGEST: usize = 1 << 20;
+        if size == 0 && self.len > 0 || size > LONGEST {
+            let problem = format!("strings of {size} bytes are not read; 1 to {LONGEST} are");
+            return Err(self.source.problem(problem));
         }
         let mut strings = Vec::new();
         self.for_chunks(|source, first, raw| {

@@ -82,6 +82,11 @@ impl Staged {
 
     /// Files replace each other by renaming; folders swap places, and the old one is removed.
     fn replace(&self) -> Result<()> {
+        if let Ok(old) = fs::metadata(&self.target) {
+            // Who may read the old one may read the new one, and nobody else.
+            let kept = fs::set_permissions(&self.temporary, old.permissions());
+            kept.map_err(|source| Error::io("set the permissions of", &self.target, source))?;
+        }
         if !self.target.is_dir() || self.target.is_symlink() {
             return self.rename();
         }

@@ -26,6 +26,8 @@ const MAX_LINE_BYTES: usize = 1 << 16;
 pub struct Layout {
     /// Fields on each line: two indices, then numbers.
     pub fields: usize,
+    /// Which fields are source and target.
+    pub ends: [usize; 2],
     /// Which field is the value, if any.
     pub value: Option<usize>,
     /// The number of the first node: 0 or 1.
@@ -259,7 +261,7 @@ impl Unpacked {
 /// Appends the entries of all lines to the chunk.
 fn parse(bytes: &[u8], layout: &Layout, chunk: &mut Chunk) -> std::result::Result<(), Fault> {
     let mut cursor = Cursor { bytes, at: 0 };
-    let plain = layout.fields == 2 && layout.mirror == Mirror::No;
+    let plain = layout.fields == 2 && layout.ends == [0, 1] && layout.mirror == Mirror::No;
     while cursor.at < bytes.len() {
         if plain {
             cursor.plain_pairs(layout, chunk);
@@ -309,7 +311,7 @@ impl Cursor<'_> {
 
     #[inline]
     fn skip_blanks(&mut self) {
-        while let Some(b' ' | b'\t' | b'\r') = self.peek() {
+        while let Some(b' ' | b'\t' | b'\r' | b'"') = self.peek() {
             self.at += 1;
         }
     }
@@ -354,17 +356,22 @@ impl Cursor<'_> {
     /// One line: its two indices, its value, and nothing that the layout does not have.
     #[inline]
     fn entry(&mut self, layout: &Layout, chunk: &mut Chunk) -> std::result::Result<(), String> {
-        let source = self.index(layout, 0)?;
-        self.skip_separator();
-        let target = self.index(layout, 1)?;
-        let mut value = 1.0;
-        for field in 2..layout.fields {
-            self.skip_separator();
-            let number = self.field(layout, field)?;
-            if layout.value == Some(field) {
-                value = number_of(number)?;
+        let (mut ends, mut value) = ([0; 2], 1.0);
+        for field in 0..layout.fields {
+            if field > 0 {
+                self.skip_separator();
+            }
+            match layout.ends.iter().position(|&end| end == field) {
+                Some(end) => ends[end] = self.index(layout, end, field)?,
+                None => {
+                    let found = self.field(layout, field)?;
+                    if layout.value == Some(field) {
+                        value = number_of(found)?;
+                    }
+                }
             }
         }
+        let [source, target] = ends;
         self.end_of_line(layout)?;
         if layout.value.is_some() {
             chunk.push_tagged(target, source, value.to_bits());
@@ -382,26 +389,32 @@ impl Cursor<'_> {
     }
 
     #[inline]
-    fn index(&mut self, layout: &Layout, field: usize) -> std::result::Result<u32, String> {
+    fn index(
+        &mut self,
+        layout: &Layout,
+        end: usize,
+        field: usize,
+    ) -> std::result::Result<u32, String> {
         let start = self.at;
         let mut index = 0u64;
         while let Some(digit @ b'0'..=b'9') = self.peek() {
             index = index.saturating_mul(10).saturating_add(u64::from(digit - b'0'));
             self.at += 1;
         }
-        let ended = matches!(self.peek(), None | Some(b' ' | b'\t' | b'\r' | b'\n' | b',' | b';'));
+        let ended =
+            matches!(self.peek(), None | Some(b' ' | b'\t' | b'\r' | b'\n' | b',' | b';' | b'"'));
         if self.at == start || !ended {
             self.at = start;
             return Err(self.not_an_index(layout, field));
         }
         let counted = index.wrapping_sub(u64::from(layout.base));
-        if counted < u64::from(layout.bounds[field]) {
+        if counted < u64::from(layout.bounds[end]) {
             return Ok(counted as u32);
         }
         if index < u64::from(layout.base) {
             return Err(format!("index {index}; indices count from {}", layout.base));
         }
-        let largest = u64::from(layout.bounds[field]) + u64::from(layout.base);
+        let largest = u64::from(layout.bounds[end]) + u64::from(layout.base);
         Err(format!("index {index} is beyond the largest possible, {}", largest.saturating_sub(1)))
     }
 
@@ -423,7 +436,7 @@ impl Cursor<'_> {
     /// The bytes of a field, at least one.
     fn field(&mut self, layout: &Layout, field: usize) -> std::result::Result<&[u8], String> {
         let rest = &self.bytes[self.at..];
-        let is_end = |b: &u8| matches!(b, b' ' | b'\t' | b'\r' | b'\n' | b',' | b';');
+        let is_end = |b: &u8| matches!(b, b' ' | b'\t' | b'\r' | b'\n' | b',' | b';' | b'"');
         let length = rest.iter().position(is_end).unwrap_or(rest.len());
         if length == 0 {
             return Err(format!("{field} fields; {} would be right", layout.fields));
@@ -463,7 +476,8 @@ mod tests {
 
     fn layout(fields: usize) -> Layout {
         let value = (fields > 2).then_some(2);
-        Layout { fields, value, base: 0, bounds: [u32::MAX; 2], mirror: Mirror::No }
+        let (ends, bounds) = ([0, 1], [u32::MAX; 2]);
+        Layout { fields, ends, value, base: 0, bounds, mirror: Mirror::No }
     }
 
     fn entries(text: &str, layout: &Layout) -> std::result::Result<Vec<(u32, u32, f32)>, String> {

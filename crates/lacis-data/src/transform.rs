@@ -45,7 +45,13 @@ pub fn undirected(set: Dataset, job: &Job) -> Result<Dataset> {
     }
     let repeats = if a.values().is_some() { Repeats::Sum } else { Repeats::Merge };
     let graph = Graph::new(coo.into_csr(square(a.n_rows()), repeats, job.threads)?);
-    with_graph(&set, graph)
+    let added = repeats == Repeats::Sum && graph.n_edges() < 2 * a.nnz();
+    let out = with_graph(&set, graph)?;
+    Ok(if added {
+        out.with_note("weights of edges that were there both ways were added")
+    } else {
+        out
+    })
 }
 
 fn tags_of(a: &Csr) -> Tags {

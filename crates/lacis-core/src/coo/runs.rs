@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::{Chunk, Place};
-use crate::Buffer;
+use crate::{Buffer, Result};
 
 /// A run has at most `2^10` blocks, so that the lines being written stay in the nearest caches, or
 /// up to `2^12` where that makes its keys short.
@@ -160,7 +160,7 @@ pub(super) struct RunSort {
 }
 
 impl RunSort {
-    pub fn run(&mut self, entries: &impl Entries) -> Run {
+    pub fn run(&mut self, entries: &impl Entries) -> Result<Run> {
         let mut largest = [0, 0];
         for e in 0..entries.len() {
             let place = entries.place(e);
@@ -170,12 +170,12 @@ impl RunSort {
         let starts = self.count(entries, shift, (largest[0] >> shift) as usize + 1);
         let tagged = entries.len() > 0 && entries.tag(0).is_some();
         let items = match (tagged, shift + col_bits <= u32::BITS) {
-            (false, true) => Items::Short(self.scatter(entries, shift, col_bits)),
-            (false, false) => Items::Long(self.scatter(entries, shift, col_bits)),
-            (true, true) => Items::ShortTagged(self.scatter(entries, shift, col_bits)),
-            (true, false) => Items::LongTagged(self.scatter(entries, shift, col_bits)),
+            (false, true) => Items::Short(self.scatter(entries, shift, col_bits)?),
+            (false, false) => Items::Long(self.scatter(entries, shift, col_bits)?),
+            (true, true) => Items::ShortTagged(self.scatter(entries, shift, col_bits)?),
+            (true, false) => Items::LongTagged(self.scatter(entries, shift, col_bits)?),
         };
-        Run { shift, col_bits, largest, starts, items }
+        Ok(Run { shift, col_bits, largest, starts, items })
     }
 
     fn count(&mut self, entries: &impl Entries, shift: u32, n_blocks: usize) -> Vec<u32> {
@@ -197,9 +197,9 @@ impl RunSort {
         entries: &impl Entries,
         shift: u32,
         col_bits: u32,
-    ) -> Buffer<E> {
+    ) -> Result<Buffer<E>> {
         let row_mask = (1 << shift) - 1;
-        let mut buffer = Buffer::zeroed(entries.len());
+        let mut buffer = Buffer::try_zeroed(entries.len())?;
         let items = buffer.make_mut();
         for e in 0..entries.len() {
             let [row, col] = entries.place(e);
@@ -208,6 +208,6 @@ impl RunSort {
             items[*next as usize] = E::new(key, entries.tag(e).unwrap_or(0));
             *next += 1;
         }
-        buffer
+        Ok(buffer)
     }
 }

@@ -154,7 +154,7 @@ pub fn find(name: &str) -> Option<&'static Generator> {
     GENERATORS.iter().find(|generator| generator.name == name)
 }
 
-/// What every node costs at the least, asked for before anything is drawn.
+/// What nodes and edges cost at the least, asked for before anything is drawn.
 fn ask_for_memory(spec: &Spec) -> Result<()> {
     const BYTES_PER_NODE: u128 = 32;
     let count = |name: &str| match spec.value(name) {
@@ -162,7 +162,10 @@ fn ask_for_memory(spec: &Spec) -> Result<()> {
         _ => 1,
     };
     let nodes = ["n", "rows", "cols", "graphs", "nodes"].map(count).iter().product::<u128>();
-    Buffer::<u8>::ask(nodes * BYTES_PER_NODE)
+    let absent_is_none = |name: &str| spec.value(name).map_or(0, |_| count(name));
+    let edges = absent_is_none("e") + absent_is_none("m") * nodes;
+    // Each edge twice, as a key of four bytes at the least.
+    Buffer::<u8>::ask(nodes * BYTES_PER_NODE + edges * 8)
 }
 
 /// The data set that a spec describes: named after its generator, its origin the spec in full.

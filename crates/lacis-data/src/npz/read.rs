@@ -96,11 +96,14 @@ fn matrix(npz: &mut Npz<'_>, keys: &Keys, [n_rows, n_cols]: [usize; 2]) -> Resul
     let n_values = data.len();
     // Ones are dropped before anything else is read, to keep the peak of memory low.
     let values = without_ones(data);
-    let cols = npz.vector(&keys.indices)?;
-    if cols.len() != n_values {
-        let problem = format!("there are {} indices for {n_values} values", cols.len());
+    // Before they are read: a small file may unpack to many.
+    let n_indices = npz.with(&keys.indices, |npy| Ok(npy.header().n_items()))?;
+    if n_indices != Some(n_values) {
+        let found = n_indices.map_or("uncountable".to_owned(), |n| n.to_string());
+        let problem = format!("there are {found} indices for {n_values} values");
         return Err(npz.source(&keys.indices).problem(problem));
     }
+    let cols = npz.vector(&keys.indices)?;
     let row_ptr = npz.row_ptr(&keys.indptr, cols.len())?;
     let parts = CsrParts { n_cols, row_ptr, cols, values, order: None };
     compressed(parts, n_rows, &npz.source(&keys.indices), npz.job.threads)

@@ -23,7 +23,8 @@ pub fn write_scipy(
     job: &Job,
 ) -> Result<()> {
     let matrix = dataset.graph().transpose(job.threads);
-    let mut members = Members { zip: ZipWriter::new(out), path, job, written: 0 };
+    let zip = ZipWriter::new(Sink { out, refused: false });
+    let mut members = Members { zip, path, job, written: 0 };
     let narrow = [matrix.n_rows(), matrix.n_cols(), matrix.nnz()]
         .iter()
         .all(|&count| i32::try_from(count).is_ok());
@@ -43,9 +44,41 @@ pub fn write_scipy(
     members.finish()
 }
 
+/// A sink that fails once. A `ZipWriter` that is dropped tries to finish, and prints when it
+/// cannot; what comes after a failure is thrown away anyhow.
+struct Sink<W> {
+    out: W,
+    refused: bool,
+}
+
+impl<W: Write> Write for Sink<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.refused {
+            return Ok(bytes.len());
+        }
+        self.out.write(bytes).inspect_err(|_| self.refused = true)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.refused {
+            return Ok(());
+        }
+        self.out.flush().inspect_err(|_| self.refused = true)
+    }
+}
+
+impl<W: Seek> Seek for Sink<W> {
+    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        if self.refused {
+            return Ok(0);
+        }
+        self.out.seek(to).inspect_err(|_| self.refused = true)
+    }
+}
+
 /// An archive on its way out.
 struct Members<'a, W: Write + Seek> {
-    zip: ZipWriter<W>,
+    zip: ZipWriter<Sink<W>>,
     path: &'a Path,
     job: &'a Job<'a>,
     written: u64,
