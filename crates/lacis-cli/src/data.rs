@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::args::{self, DataVerb, Global, Source, Target};
 use crate::machine;
 use crate::out::{Failure, Out, Outcome, bytes, grouped};
-use crate::progress::{Meter, Stop};
+use crate::progress::{Doing, Meter, Stop};
 
 pub fn run(verb: &DataVerb, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     let choice = machine::choose_threads(global.threads)?;
@@ -41,12 +41,13 @@ struct Desk<'a> {
 }
 
 impl Desk<'_> {
-    fn meter(&self, doing: &'static str) -> Meter {
+    fn meter(&self, doing: Doing) -> Meter {
         Meter::new(doing, self.out.quiet, self.stop.clone())
     }
 
     fn open(&self, source: &Source) -> Result<Dataset, Failure> {
-        let meter = self.meter("reading");
+        let drawn = !Path::new(&source.data).exists() && generate::is_spec(&source.data);
+        let meter = self.meter(if drawn { Doing::Drawing } else { Doing::Reading });
         let job = Job { threads: &self.threads, watch: &meter };
         let folder = self.folder.as_deref().map(Path::new);
         let query = Query { data: &source.data, format: source.format.as_deref(), folder };
@@ -97,7 +98,7 @@ impl Desk<'_> {
             let lost = lost.join(", ");
             self.out.note(format_args!("this format has no place for {lost}; a folder keeps them"));
         }
-        let meter = self.meter("writing");
+        let meter = self.meter(Doing::Writing);
         let job = Job { threads: &self.threads, watch: &meter };
         format::write(&set, &target.output, target.to.as_deref(), existing, &job)?;
         drop(meter);
@@ -116,7 +117,7 @@ impl Desk<'_> {
         let mut sound = true;
         for name in data {
             let folder = self.folder.as_deref().map(Path::new);
-            let meter = self.meter("checking");
+            let meter = self.meter(Doing::Checking);
             let job = Job { threads: &self.threads, watch: &meter };
             let checked = open_with(&Query { data: name, format, folder }, &job).and_then(|set| {
                 lacis::data::check_finite(&set)?;

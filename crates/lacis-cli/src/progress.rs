@@ -46,16 +46,44 @@ enum Show {
     Lines(Mutex<Instant>),
 }
 
+/// What long work is, and what its progress counts.
+#[derive(Clone, Copy)]
+pub enum Doing {
+    Reading,
+    Checking,
+    Writing,
+    /// Edges drawn by a generator, not bytes.
+    Drawing,
+}
+
+impl Doing {
+    fn verb(self) -> &'static str {
+        match self {
+            Doing::Reading => "reading",
+            Doing::Checking => "checking",
+            Doing::Writing => "writing",
+            Doing::Drawing => "drawing edges",
+        }
+    }
+
+    fn amount(self, done: u64) -> String {
+        match self {
+            Doing::Drawing => crate::out::grouped(done as usize),
+            _ => crate::out::bytes(done as usize),
+        }
+    }
+}
+
 /// Shows how far some work is.
 pub struct Meter {
     show: Show,
-    doing: &'static str,
+    doing: Doing,
     begun: Instant,
     stop: Stop,
 }
 
 impl Meter {
-    pub fn new(doing: &'static str, quiet: bool, stop: Stop) -> Self {
+    pub fn new(doing: Doing, quiet: bool, stop: Stop) -> Self {
         let show = match (quiet, std::io::stderr().is_terminal()) {
             (true, _) => Show::Nothing,
             (false, true) => Show::Bar(bar(doing)),
@@ -65,13 +93,16 @@ impl Meter {
     }
 }
 
-fn bar(doing: &'static str) -> ProgressBar {
+fn bar(doing: Doing) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-    let style = "{msg} {bytes} of {total_bytes} {wide_bar} {bytes_per_sec}, {eta} left";
+    let style = match doing {
+        Doing::Drawing => "{msg} {human_pos} of {human_len} {wide_bar} {eta} left",
+        _ => "{msg} {bytes} of {total_bytes} {wide_bar} {bytes_per_sec}, {eta} left",
+    };
     bar.set_style(
         ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()),
     );
-    bar.set_message(doing);
+    bar.set_message(doing.verb());
     bar
 }
 
@@ -92,11 +123,10 @@ impl Watch for Meter {
                 let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
                 if last.elapsed() >= LINE_EVERY {
                     *last = Instant::now();
-                    let done = crate::out::bytes(done as usize);
-                    let of = total.map_or(String::new(), |total| {
-                        format!(" of {}", crate::out::bytes(total as usize))
-                    });
-                    let _ = writeln!(std::io::stderr(), "{} {done}{of}", self.doing);
+                    let (verb, done) = (self.doing.verb(), self.doing.amount(done));
+                    let of = total.map(|total| format!(" of {}", self.doing.amount(total)));
+                    let of = of.unwrap_or_default();
+                    let _ = writeln!(std::io::stderr(), "{verb} {done}{of}");
                 }
             }
         }
