@@ -148,61 +148,53 @@ impl Grid {
             lengths[(entry.key() >> self.col_bits) as usize] += 1;
         }
         let mut end = 0;
-        let starts: Vec<usize> = lengths
+        let mut next: Vec<usize> = lengths
             .iter()
             .map(|length| {
                 end += length;
                 end - length
             })
             .collect();
-        let mut next = starts.clone();
-        let gaps = match self.repeats {
-            Repeats::Keep => self.scatter::<E, false>(entries, &starts, &mut next, &mut slot),
-            _ => self.scatter::<E, true>(entries, &starts, &mut next, &mut slot),
-        };
-        if gaps {
-            let mut at = 0;
-            for (row, length) in lengths.iter_mut().enumerate() {
-                slot.cols.copy_within(starts[row]..next[row], at);
-                if E::TAGGED {
-                    slot.tags.copy_within(starts[row]..next[row], at);
-                }
-                *length = next[row] - starts[row];
-                at += *length;
+        let col_mask = (1u64 << self.col_bits) - 1;
+        for entry in entries {
+            let next = &mut next[(entry.key() >> self.col_bits) as usize];
+            slot.cols[*next] = (entry.key() & col_mask) as u32;
+            if E::TAGGED {
+                slot.tags[*next] = entry.tag();
             }
+            *next += 1;
+        }
+        // Neighbours that are equal repeat each other, or stand at the border of two rows; where
+        // there are none, which takes a few instructions for many entries, nothing is merged.
+        let equal = slot.cols.iter().zip(slot.cols.iter().skip(1)).any(|(a, b)| a == b);
+        if self.repeats != Repeats::Keep && equal {
+            self.merge::<E>(&mut lengths, &mut slot);
         }
         lengths
     }
 
-    /// Whether an entry repeated another and was merged with it.
-    #[inline(always)]
-    fn scatter<E: Keyed, const MERGE: bool>(
-        &self,
-        entries: &[E],
-        starts: &[usize],
-        next: &mut [usize],
-        slot: &mut Slot<'_>,
-    ) -> bool {
-        let col_mask = (1u64 << self.col_bits) - 1;
-        let mut merged = false;
-        for entry in entries {
-            let row = (entry.key() >> self.col_bits) as usize;
-            let (col, at) = ((entry.key() & col_mask) as u32, next[row]);
-            if MERGE && at > starts[row] && slot.cols[at - 1] == col {
-                merged = true;
-                if self.repeats == Repeats::Sum {
-                    let sum = f32::from_bits(slot.tags[at - 1]) + f32::from_bits(entry.tag());
-                    slot.tags[at - 1] = sum.to_bits();
+    /// Makes one of entries that repeat each other, and moves the rest together.
+    fn merge<E: Keyed>(&self, lengths: &mut [usize], slot: &mut Slot<'_>) {
+        let (mut from, mut at) = (0, 0);
+        for length in lengths {
+            let start = at;
+            for e in from..from + *length {
+                if at > start && slot.cols[at - 1] == slot.cols[e] {
+                    if self.repeats == Repeats::Sum {
+                        let [sum, tag] = [at - 1, e].map(|e| f32::from_bits(slot.tags[e]));
+                        slot.tags[at - 1] = (sum + tag).to_bits();
+                    }
+                    continue;
                 }
-                continue;
+                slot.cols[at] = slot.cols[e];
+                if E::TAGGED {
+                    slot.tags[at] = slot.tags[e];
+                }
+                at += 1;
             }
-            slot.cols[at] = col;
-            if E::TAGGED {
-                slot.tags[at] = entry.tag();
-            }
-            next[row] = at + 1;
+            from += *length;
+            *length = at - start;
         }
-        merged
     }
 }
 
