@@ -70,6 +70,9 @@ impl Desk<'_> {
         let set = self.open(source)?;
         let load_s = begun.elapsed().as_secs_f64();
         let info = Info::of(&set, load_s, &self.threads);
+        if self.stop.came() {
+            return Err(Error::Interrupted.into());
+        }
         self.out.event("data", &info)?;
         info.rows().into_iter().try_for_each(|row| self.out.line(row))
     }

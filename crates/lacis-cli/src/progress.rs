@@ -31,6 +31,11 @@ impl Stop {
         stop
     }
 
+    /// Whether a signal came.
+    pub fn came(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
     /// The exit code of an interrupted command: 128 and the signal's number.
     pub fn exit_code(&self) -> u8 {
         match self.0.load(Ordering::Relaxed) {
@@ -133,7 +138,7 @@ impl Watch for Meter {
     }
 
     fn stopped(&self) -> bool {
-        self.stop.0.load(Ordering::Relaxed) != 0
+        self.stop.came()
     }
 }
 

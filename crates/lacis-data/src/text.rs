@@ -213,11 +213,22 @@ struct Unpacked {
 
 impl Unpacked {
     fn read(&mut self, path: &Path, buffer: &mut [u8]) -> Result<usize> {
-        let got = read_up_to(&mut self.reader, buffer).map_err(|source| {
-            let problem = format!("cannot be unpacked: {source}");
-            Error::file_at(path, Place::Part(format!("unpacked byte {}", self.done)), problem)
-        })?;
-        self.done += got as u64;
+        // A piece at a time, so that an error tells how far the text could be unpacked.
+        const STEP: usize = 1 << 16;
+        let mut got = 0;
+        for part in buffer.chunks_mut(STEP) {
+            let wanted = part.len();
+            let more = read_up_to(&mut self.reader, part).map_err(|source| {
+                let problem = format!("cannot be unpacked: {source}");
+                let place = Place::Part(format!("after unpacked byte {}", self.done));
+                Error::file_at(path, place, problem)
+            })?;
+            self.done += more as u64;
+            got += more;
+            if more < wanted {
+                break;
+            }
+        }
         Ok(got)
     }
 
