@@ -4,6 +4,8 @@
 //! in one function per instruction set, inside which the compiler may use it. An [`Isa`] can only
 //! come from detection, so holding one is the proof that this CPU has it.
 
+use crate::real::Real;
+
 /// An instruction set that this CPU has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Isa(pub(crate) Level);
@@ -42,6 +44,11 @@ impl Isa {
         Isa::available()[0]
     }
 
+    /// The one of this name, where this CPU has it.
+    pub fn named(name: &str) -> Option<Isa> {
+        Isa::available().into_iter().find(|isa| isa.name() == name)
+    }
+
     /// What people call it.
     pub fn name(self) -> &'static str {
         match self.0 {
@@ -58,7 +65,7 @@ impl Isa {
 /// `f32::mul_add` is a library call, fifty times slower than a product and a sum.
 pub trait Arith: Copy {
     /// `a·b + c`.
-    fn mul_add(a: f32, b: f32, c: f32) -> f32;
+    fn mul_add<F: Real>(a: F, b: F, c: F) -> F;
 }
 
 /// One rounding.
@@ -71,50 +78,52 @@ pub struct Split;
 
 impl Arith for Fused {
     #[inline(always)]
-    fn mul_add(a: f32, b: f32, c: f32) -> f32 {
-        a.mul_add(b, c)
+    fn mul_add<F: Real>(a: F, b: F, c: F) -> F {
+        a.fused(b, c)
     }
 }
 
 impl Arith for Split {
     #[inline(always)]
-    fn mul_add(a: f32, b: f32, c: f32) -> f32 {
+    fn mul_add<F: Real>(a: F, b: F, c: F) -> F {
         a * b + c
     }
 }
 
 /// Compiles a body once per instruction set.
 ///
-/// `per_isa!(fn name<[G: Bound, …], const V: usize>(arg: Type) = body)` makes
-/// `fn name<G, …, const V: usize>(Isa, Type)` of
-/// `fn body<M: Arith, G, …, const V: usize>(arg: Type)`.
+/// `per_isa!(fn name<[G: Bound, …], [V, …]>(arg: Type) = body)` makes
+/// `fn name<G, …, const V: usize, …>(Isa, Type)` of
+/// `fn body<M: Arith, G, …, const V: usize, …>(arg: Type)`; either list may be empty, and a result
+/// type may follow the argument.
 macro_rules! per_isa {
-    (fn $name:ident<[$($G:ident: $bound:path),*], const $V:ident: usize>
-        ($arg:ident: $type:ty) = $body:ident) => {
+    (fn $name:ident<[$($G:ident: $bound:path),*], [$($V:ident),*]>
+        ($arg:ident: $type:ty) $(-> $result:ty)? = $body:ident) => {
         #[allow(unsafe_code)]
-        fn $name<$($G: $bound,)* const $V: usize>(isa: $crate::isa::Isa, $arg: $type) {
+        fn $name<$($G: $bound,)* $(const $V: usize,)*>(isa: $crate::isa::Isa, $arg: $type)
+            $(-> $result)? {
             use $crate::isa::{Fused, Level, Split};
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
-            fn avx512<$($G: $bound,)* const $V: usize>($arg: $type) {
-                $body::<Fused, $($G,)* $V>($arg)
+            fn avx512<$($G: $bound,)* $(const $V: usize,)*>($arg: $type) $(-> $result)? {
+                $body::<Fused, $($G,)* $($V,)*>($arg)
             }
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma")]
-            fn avx2<$($G: $bound,)* const $V: usize>($arg: $type) {
-                $body::<Fused, $($G,)* $V>($arg)
+            fn avx2<$($G: $bound,)* $(const $V: usize,)*>($arg: $type) $(-> $result)? {
+                $body::<Fused, $($G,)* $($V,)*>($arg)
             }
             match isa.0 {
                 // SAFETY: `isa` exists, so detection found these features on this CPU.
                 #[cfg(target_arch = "x86_64")]
-                Level::Avx512 => unsafe { avx512::<$($G,)* $V>($arg) },
+                Level::Avx512 => unsafe { avx512::<$($G,)* $($V,)*>($arg) },
                 // SAFETY: as above.
                 #[cfg(target_arch = "x86_64")]
-                Level::Avx2 => unsafe { avx2::<$($G,)* $V>($arg) },
+                Level::Avx2 => unsafe { avx2::<$($G,)* $($V,)*>($arg) },
                 #[cfg(target_arch = "aarch64")]
-                Level::Baseline => $body::<Fused, $($G,)* $V>($arg),
+                Level::Baseline => $body::<Fused, $($G,)* $($V,)*>($arg),
                 #[cfg(not(target_arch = "aarch64"))]
-                Level::Baseline => $body::<Split, $($G,)* $V>($arg),
+                Level::Baseline => $body::<Split, $($G,)* $($V,)*>($arg),
             }
         }
     };

@@ -7,9 +7,12 @@
 #![deny(unsafe_code)]
 
 pub mod isa;
+pub mod math;
 mod matrix;
 mod mem;
+pub mod real;
 pub mod spmm;
 
 pub use isa::Isa;
 pub use matrix::{Mat, MatMut};
+pub use real::{Real, Stored};

@@ -2,28 +2,46 @@
 
 use lacis_core::{Dense, Error, Result};
 
+use crate::real::Stored;
+
 /// A row-major matrix to read; element `(i, j)` is `data[i·stride + j]`.
 #[derive(Clone, Copy, Debug)]
-pub struct Mat<'a> {
-    pub(crate) data: &'a [f32],
+pub struct Mat<'a, T = f32> {
+    pub(crate) data: &'a [T],
     pub(crate) n_rows: usize,
     pub(crate) n_cols: usize,
     pub(crate) stride: usize,
 }
 
-impl<'a> Mat<'a> {
+impl<'a, T: Stored> Mat<'a, T> {
     /// A matrix in a slice.
     ///
     /// # Errors
     /// When the slice is too short for it, or the stride for a row.
-    pub fn new(data: &'a [f32], n_rows: usize, n_cols: usize, stride: usize) -> Result<Self> {
+    pub fn new(data: &'a [T], n_rows: usize, n_cols: usize, stride: usize) -> Result<Self> {
         check(data.len(), n_rows, n_cols, stride)?;
         Ok(Mat { data, n_rows, n_cols, stride })
     }
+
+    /// Number of rows.
+    pub fn n_rows(&self) -> usize {
+        self.n_rows
+    }
+
+    /// Number of columns.
+    pub fn n_cols(&self) -> usize {
+        self.n_cols
+    }
+
+    /// Row `i`.
+    #[inline(always)]
+    pub fn row(&self, i: usize) -> &'a [T] {
+        &self.data[i * self.stride..][..self.n_cols]
+    }
 }
 
-impl<'a> From<&'a Dense> for Mat<'a> {
-    fn from(dense: &'a Dense) -> Self {
+impl<'a, T: Stored> From<&'a Dense<T>> for Mat<'a, T> {
+    fn from(dense: &'a Dense<T>) -> Self {
         let (n_rows, n_cols, stride) = (dense.n_rows(), dense.n_cols(), dense.stride());
         Mat { data: dense.data(), n_rows, n_cols, stride }
     }
@@ -31,25 +49,46 @@ impl<'a> From<&'a Dense> for Mat<'a> {
 
 /// A row-major matrix to write.
 #[derive(Debug)]
-pub struct MatMut<'a> {
-    pub(crate) data: &'a mut [f32],
+pub struct MatMut<'a, T = f32> {
+    pub(crate) data: &'a mut [T],
     pub(crate) n_rows: usize,
     pub(crate) n_cols: usize,
     pub(crate) stride: usize,
 }
 
-impl<'a> MatMut<'a> {
+impl<'a, T: Stored> MatMut<'a, T> {
     /// A matrix in a slice.
     ///
     /// # Errors
     /// When the slice is too short for it, or the stride for a row.
-    pub fn new(data: &'a mut [f32], n_rows: usize, n_cols: usize, stride: usize) -> Result<Self> {
+    pub fn new(data: &'a mut [T], n_rows: usize, n_cols: usize, stride: usize) -> Result<Self> {
         check(data.len(), n_rows, n_cols, stride)?;
         Ok(MatMut { data, n_rows, n_cols, stride })
     }
 
+    /// Number of rows.
+    pub fn n_rows(&self) -> usize {
+        self.n_rows
+    }
+
+    /// Number of columns.
+    pub fn n_cols(&self) -> usize {
+        self.n_cols
+    }
+
+    /// The same matrix, to read.
+    pub fn as_mat(&self) -> Mat<'_, T> {
+        Mat { data: self.data, n_rows: self.n_rows, n_cols: self.n_cols, stride: self.stride }
+    }
+
+    /// The same matrix for a while.
+    pub fn reborrow(&mut self) -> MatMut<'_, T> {
+        let MatMut { n_rows, n_cols, stride, .. } = *self;
+        MatMut { data: self.data, n_rows, n_cols, stride }
+    }
+
     /// The rows up to each end, as matrices that different threads may write.
-    pub(crate) fn split(self, ends: &[usize]) -> Vec<MatMut<'a>> {
+    pub(crate) fn split(self, ends: &[usize]) -> Vec<MatMut<'a, T>> {
         let MatMut { mut data, n_rows, n_cols, stride } = self;
         let mut parts = Vec::with_capacity(ends.len());
         let mut start = 0;
@@ -63,14 +102,15 @@ impl<'a> MatMut<'a> {
         parts
     }
 
+    /// Row `i` for writing.
     #[inline(always)]
-    pub(crate) fn row_mut(&mut self, i: usize) -> &mut [f32] {
+    pub fn row_mut(&mut self, i: usize) -> &mut [T] {
         &mut self.data[i * self.stride..][..self.n_cols]
     }
 }
 
-impl<'a> From<&'a mut Dense> for MatMut<'a> {
-    fn from(dense: &'a mut Dense) -> Self {
+impl<'a, T: Stored> From<&'a mut Dense<T>> for MatMut<'a, T> {
+    fn from(dense: &'a mut Dense<T>) -> Self {
         let (n_rows, n_cols, stride) = (dense.n_rows(), dense.n_cols(), dense.stride());
         MatMut { data: dense.data_mut(), n_rows, n_cols, stride }
     }

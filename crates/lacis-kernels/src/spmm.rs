@@ -253,7 +253,7 @@ fn weighted<J: Join, const V: usize>(isa: Isa, part: Part<'_>) {
     }
 }
 
-per_isa!(fn compiled<[W: Weights, J: Join], const V: usize>(part: Part<'_>) = body);
+per_isa!(fn compiled<[W: Weights, J: Join], [V]>(part: Part<'_>) = body);
 
 #[inline(always)]
 fn body<M: Arith, W: Weights, J: Join, const V: usize>(part: Part<'_>) {

@@ -1,42 +1,21 @@
 //! [`lacis_kernels::spmm`] against `lacis_core::reference`.
 
 use lacis_core::reference::{Reduce, Spmm};
-use lacis_core::{Coo, Csr, Dense, Extent, Repeats, Rng, Threads};
+use lacis_core::{Csr, Dense, Threads};
 use lacis_kernels::Isa;
 use lacis_kernels::spmm::{Args, KERNELS};
 
-/// Empty rows, loops, repeats, a hub, a rectangular shape.
-fn matrix(n_rows: usize, n_cols: usize, entries: usize, weighted: bool) -> Csr {
-    let threads = Threads::one();
-    let rng = Rng::new(entries as u64, "test");
-    let mut rows = Vec::new();
-    let mut cols = Vec::new();
-    for e in 0..entries {
-        let [a, b, c, _] = rng.block(e as u64);
-        // A third of the entries go to one row; rows of even number stay empty where there are more.
-        let row = if a % 3 == 0 { 1 } else { (b as usize % n_rows) | 1 };
-        rows.push(row.min(n_rows - 1) as u32);
-        cols.push(c % n_cols as u32);
-    }
-    let values: Vec<f32> = (0..entries).map(|e| (e % 7) as f32 * 0.25 - 0.5).collect();
-    let values = weighted.then_some(&values[..]);
-    let extent = Extent { n_rows: Some(n_rows), n_cols: Some(n_cols) };
-    let coo = Coo::from_slices(&rows, &cols, values, &threads).unwrap();
-    coo.into_csr(extent, Repeats::Keep, &threads).unwrap()
-}
+use crate::cases::{self, longest_row, matrix};
 
 fn dense(n_rows: usize, n_cols: usize) -> Dense {
-    let rng = Rng::new(9, "x");
-    Dense::from_fn(n_rows, n_cols, |i, j| {
-        f64::from(rng.block_at(i as u64, j as u32)[0]) / f64::from(u32::MAX) * 2.0 - 1.0
-    })
+    cases::dense(n_rows, n_cols, 9)
 }
 
 /// What rounding may cost: an epsilon for each entry of the longest row, of the sum of magnitudes.
 fn tolerance(a: &Csr, reduce: Reduce, magnitude: f64) -> f64 {
-    let longest = a.row_lengths().into_iter().max().unwrap_or(0);
-    let terms = if reduce == Reduce::Mul { 1 } else { longest.max(1) };
-    f64::from(terms) * f64::from(longest + 4) * f64::from(f32::EPSILON) * magnitude
+    let longest = longest_row(a);
+    let terms = if reduce == Reduce::Mul { 1.0 } else { longest };
+    terms * (longest + 4.0) * f64::from(f32::EPSILON) * magnitude
 }
 
 fn check(a: &Csr, x: &Dense, scaled: bool) {

@@ -1,0 +1,99 @@
+//! Functions that the compiler makes vectors of: no branch, no table, no call.
+
+use crate::isa::Arith;
+use crate::real::Real;
+
+/// `e^x`, within 2 units in the last place for `f32`; 0 where the result would be subnormal.
+///
+/// `x = n·ln 2 + r` with `|r| ≤ ln 2 / 2`; a polynomial gives `e^r`, the exponent bits `2^n`.
+#[inline(always)]
+pub fn exp32<M: Arith>(x: f32) -> f32 {
+    /// Adding and subtracting it leaves the nearest whole number.
+    const WHOLE: f32 = 12_582_912.0;
+    /// `ln 2` in two parts; the first has few enough bits for `n` times it to be exact.
+    const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
+    /// Of `e^r` from `r⁶` down, minimal in the greatest error (Cephes, `expf`).
+    const TERMS: [f32; 6] =
+        [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];
+    let within = if x < -87.336_54 { -87.336_54 } else { x };
+    let within = if within > 88.722_83 { 88.722_83 } else { within };
+    let shifted = M::mul_add(within, std::f32::consts::LOG2_E, WHOLE);
+    let n = shifted - WHOLE;
+    let r = M::mul_add(n, -LN_2[1], M::mul_add(n, -LN_2[0], within));
+    let mut p = TERMS[0];
+    for term in &TERMS[1..] {
+        p = M::mul_add(p, r, *term);
+    }
+    let power = M::mul_add(p * r, r, r) + 1.0;
+    // 2^n in two factors, for n from -126 to 128; the last bits of `shifted` are n.
+    let n = shifted.to_bits().wrapping_sub(WHOLE.to_bits()) as i32;
+    let two_to = |n: i32| f32::from_bits(((n + 127) as u32) << 23);
+    let result = power * two_to(n >> 1) * two_to(n - (n >> 1));
+    let result = if x < -87.336_54 { 0.0 } else { result };
+    let result = if x > 88.722_83 { f32::INFINITY } else { result };
+    if x.is_nan() { x } else { result }
+}
+
+/// `e^x` for either type.
+#[inline(always)]
+pub fn exp<M: Arith, F: Real>(x: F) -> F {
+    x.exp_by::<M>()
+}
+
+/// `1 / (1 + e^-x)`.
+#[inline(always)]
+pub fn sigmoid<M: Arith, F: Real>(x: F) -> F {
+    F::ONE / (F::ONE + exp::<M, F>(-x))
+}
+
+/// `tanh x = 1 - 2 / (e^2x + 1)` within 1e-6 of itself; its series where that would cancel.
+#[inline(always)]
+pub fn tanh32<M: Arith>(x: f32) -> f32 {
+    let far = 1.0 - 2.0 / (exp32::<M>(x + x) + 1.0);
+    let s = x * x;
+    let series = M::mul_add(s, -17.0 / 315.0, 2.0 / 15.0);
+    let series = M::mul_add(s, series, -1.0 / 3.0);
+    let near = M::mul_add(x * s, series, x);
+    if x.abs() < 0.2 { near } else { far }
+}
+
+/// `tanh x` for either type.
+#[inline(always)]
+pub fn tanh<M: Arith, F: Real>(x: F) -> F {
+    x.tanh_by::<M>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isa::{Fused, Split};
+
+    #[test]
+    fn exponentials_are_close_everywhere() {
+        let mut x = -110.0f32;
+        while x < 100.0 {
+            let right = f64::from(x).exp();
+            for found in [exp32::<Fused>(x), exp32::<Split>(x)] {
+                let wide = f64::from(found);
+                let bound = right * 2.0 * f64::from(f32::EPSILON) + f64::from(f32::MIN_POSITIVE);
+                let both_infinite = found.is_infinite() && right > f64::from(f32::MAX);
+                assert!(both_infinite || (wide - right).abs() <= bound, "{x}: {found} {right}");
+            }
+            x += 0.003_17;
+        }
+        assert_eq!(exp32::<Fused>(f32::NEG_INFINITY), 0.0);
+        assert_eq!(exp32::<Fused>(f32::INFINITY), f32::INFINITY);
+        assert_eq!(exp32::<Fused>(0.0), 1.0);
+        assert!(exp32::<Fused>(f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn hyperbolic_tangents_are_close_everywhere() {
+        for i in -4000..4000 {
+            let x = f64::from(i) * 0.0051;
+            let single = tanh::<Fused, f32>(x as f32);
+            let right = f64::from(x as f32).tanh();
+            assert!((f64::from(single) - right).abs() <= 1e-6 * right.abs() + 1e-30, "{x}");
+        }
+    }
+}
