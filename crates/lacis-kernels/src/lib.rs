@@ -6,6 +6,7 @@
 //! not depend on the number of threads.
 #![deny(unsafe_code)]
 
+mod finish;
 pub mod isa;
 pub mod math;
 mod matrix;
@@ -13,6 +14,7 @@ mod mem;
 pub mod real;
 pub mod spmm;
 
+pub use finish::{Accum, Epilogue};
 pub use isa::Isa;
 pub use matrix::{Mat, MatMut};
 pub use real::{Real, Stored};
