@@ -6,12 +6,20 @@
 //! not depend on the number of threads.
 #![deny(unsafe_code)]
 
+pub mod dropout;
+pub mod elementwise;
 pub mod isa;
+mod lanes;
+pub mod loss;
 pub mod math;
 mod matrix;
 mod mem;
+pub mod norm;
+pub mod optim;
 pub mod real;
+pub mod softmax;
 pub mod spmm;
+mod strips;
 
 pub use isa::Isa;
 pub use matrix::{Mat, MatMut};
