@@ -12,11 +12,11 @@ use lacis_core::error::same_size;
 use lacis_core::{Result, Threads};
 
 use crate::isa::{Arith, Isa, per_isa};
-use crate::lanes;
+use crate::lanes::{self, LANES, Lanes, load_row};
 use crate::math::exp;
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
-use crate::strips::{Strips, chunked, load, store};
+use crate::strips::{Strips, chunked, store};
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ fn each_row<T: Stored>(
     if x.n_cols == 0 {
         return Ok(());
     }
-    let scratch = || [(); 2].map(|()| vec![T::Sum::ZERO; x.n_cols]);
+    let scratch = || [(); 2].map(|()| lanes::scratch(x.n_cols));
     let chunks = chunked(Strips::new(x.n_cols, false), y);
     threads.map_with(chunks, scratch, |rows, (chunk, y)| {
         let grad = grad.map(|grad| grad.rows(chunk.clone()));
@@ -84,7 +84,7 @@ struct Part<'a, T: Stored> {
     x: Mat<'a, T>,
     grad: Option<Mat<'a, T>>,
     y: MatMut<'a, T>,
-    rows: &'a mut [Vec<T::Sum>; 2],
+    rows: &'a mut [Vec<Lanes<T::Sum>>; 2],
 }
 
 per_isa!(fn rows_of<[T: Stored], []>(part: Part<'_, T>) = body);
@@ -93,55 +93,69 @@ per_isa!(fn rows_of<[T: Stored], []>(part: Part<'_, T>) = body);
 fn body<M: Arith, T: Stored>(part: Part<'_, T>) {
     let Part { form, x, grad, mut y, rows: [row, other] } = part;
     for i in 0..x.n_rows {
-        load(row, x.row(i));
         match grad {
-            None => forward::<M, T::Sum>(form, row, other),
+            None => {
+                load_row(row, x, i, T::Sum::NEG_INFINITY);
+                forward::<M, T::Sum>(form, row, other);
+            }
             Some(grad) => {
-                load(other, grad.row(i));
+                load_row(row, x, i, T::Sum::ZERO);
+                load_row(other, grad, i, T::Sum::ZERO);
                 backward::<M, T::Sum>(form, row, other);
             }
         }
-        store(y.row_mut(i), other);
+        store(y.row_mut(i), other.as_flattened());
     }
 }
 
 /// The softmax of `x`, which is lost, into `y`.
 #[inline(always)]
-fn forward<M: Arith, F: Real>(form: Form, x: &mut [F], y: &mut [F]) {
+fn forward<M: Arith, F: Real>(form: Form, x: &mut [Lanes<F>], y: &mut [Lanes<F>]) {
     let sum = powers::<M, F>(x, y);
     match form {
         Form::Plain => {
             let inverse = F::ONE / sum;
-            y.iter_mut().for_each(|y| *y *= inverse);
+            y.iter_mut().flatten().for_each(|y| *y *= inverse);
         }
         Form::Log => {
             let log = sum.ln();
-            y.iter_mut().zip(x).for_each(|(y, x)| *y = *x - log);
+            for (x, y) in x.iter().zip(y) {
+                (0..LANES).for_each(|l| y[l] = x[l] - log);
+            }
         }
     }
 }
 
-/// Takes the maximum from `x`, writes `eˣ` into `powers` and returns their sum.
+/// Takes the maximum from `x`, writes `eˣ` into `powers` and returns their sum. What fills `x` up
+/// is less than everything.
 #[inline(always)]
-pub(crate) fn powers<M: Arith, F: Real>(x: &mut [F], powers: &mut [F]) -> F {
+pub(crate) fn powers<M: Arith, F: Real>(x: &mut [Lanes<F>], powers: &mut [Lanes<F>]) -> F {
     let max = lanes::max(x);
-    for (x, power) in x.iter_mut().zip(powers.iter_mut()) {
-        *x = *x - max;
-        *power = exp::<M, F>(*x);
+    let mut sums = [F::ZERO; LANES];
+    for (x, power) in x.iter_mut().zip(powers) {
+        for l in 0..LANES {
+            x[l] = x[l] - max;
+            power[l] = exp::<M, F>(x[l]);
+            sums[l] += power[l];
+        }
     }
-    lanes::sum(powers)
+    lanes::total(sums)
 }
 
 #[inline(always)]
-fn backward<M: Arith, F: Real>(form: Form, y: &[F], g: &mut [F]) {
+fn backward<M: Arith, F: Real>(form: Form, y: &[Lanes<F>], g: &mut [Lanes<F>]) {
     match form {
         Form::Plain => {
             let mean = lanes::dot::<M, F>(y, g);
-            g.iter_mut().zip(y).for_each(|(g, y)| *g = *y * (*g - mean));
+            for (y, g) in y.iter().zip(g) {
+                (0..LANES).for_each(|l| g[l] = y[l] * (g[l] - mean));
+            }
         }
         Form::Log => {
             let sum = lanes::sum(g);
-            g.iter_mut().zip(y).for_each(|(g, y)| *g = M::mul_add(-exp::<M, F>(*y), sum, *g));
+            for (y, g) in y.iter().zip(g) {
+                (0..LANES).for_each(|l| g[l] = M::mul_add(-exp::<M, F>(y[l]), sum, g[l]));
+            }
         }
     }
 }

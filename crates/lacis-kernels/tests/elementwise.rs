@@ -68,9 +68,13 @@ fn dropout<'a>(rows: Option<&'a [u32]>) -> Dropout<'a> {
 }
 
 fn mask(dropout: &Dropout<'_>, rows: &[u32], k: usize) -> Dense<f64> {
-    Dense::from_fn(rows.len(), k, |i, c| {
-        if dropout.keeps(rows[i], c) { dropout.scale() } else { 0.0 }
-    })
+    Dense::from_fn(
+        rows.len(),
+        k,
+        |i, c| {
+            if dropout.keeps(rows[i], c) { dropout.scale() } else { 0.0 }
+        },
+    )
 }
 
 /// `d·f(α·l·a·(x − μ) + β·z + b)` and back, with everything or with nothing but `f`.
@@ -127,8 +131,7 @@ fn back<T: Stored>(
     let dy = cases::dense::<T>(n, k, 8);
     let g = dy.cast::<f64>();
     let masked = drop.map_or(g.clone(), |(_, mask)| reference::dropout(&g, mask).unwrap());
-    let truth =
-        reference::activate_backward(&input.cast(), activation, &masked).unwrap();
+    let truth = reference::activate_backward(&input.cast(), activation, &masked).unwrap();
     let sums = reference::bias_backward(&truth);
     let zeros = vec![T::Sum::ZERO; k];
     for saved in [Saved::Input(Mat::from(input)), Saved::Output(Mat::from(output))] {

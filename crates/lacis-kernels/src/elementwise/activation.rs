@@ -61,7 +61,7 @@ pub(super) fn slope_of<F: Real>(activation: Activation, g: &mut [F], y: &[F]) {
         Activation::Relu => both(g, y, |y| if y <= F::ZERO { F::ZERO } else { F::ONE }),
         Activation::LeakyRelu(slope) => {
             let slope = F::of(slope);
-            both(g, y, |y| if y <= F::ZERO { slope } else { F::ONE });
+            both(g, y, |y| if y > F::ZERO { F::ONE } else { slope });
         }
         Activation::Elu(alpha) => {
             let alpha = F::of(alpha);

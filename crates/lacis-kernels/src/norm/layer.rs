@@ -9,10 +9,10 @@ use lacis_core::{Element, Result, Threads};
 
 use super::Norm;
 use crate::isa::{Arith, Isa, per_isa};
-use crate::lanes;
+use crate::lanes::{self, LANES, Lanes, load_row, padded};
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
-use crate::strips::{Strips, chunked, load};
+use crate::strips::{Strips, chunked, store};
 
 const OP: &str = "layer norm";
 
@@ -34,44 +34,75 @@ pub fn layer<'a, 'y, T: Stored + 'y>(
     if x.n_cols == 0 {
         return Ok(());
     }
-    let scratch = || vec![T::Sum::ZERO; x.n_cols];
-    let strips = Strips::new(x.n_cols, false);
-    threads.map_with(chunked(strips, y), scratch, |row, (rows, y)| {
-        forward(isa, Part { norm, x: x.rows(rows), y, row });
-    });
+    let columns = &Columns::new(norm);
+    let chunks = chunked(Strips::new(x.n_cols, false), y);
+    threads.map_with(
+        chunks,
+        || lanes::scratch(x.n_cols),
+        |row, (rows, y)| {
+            forward(isa, Part { columns, x: x.rows(rows), y, row });
+        },
+    );
     Ok(())
 }
 
+/// What is given per column, filled up to whole vectors, and `ε`.
+struct Columns<F> {
+    gamma: Vec<Lanes<F>>,
+    beta: Vec<Lanes<F>>,
+    /// 1 in each column, 0 behind them.
+    there: Vec<Lanes<F>>,
+    eps: F,
+}
+
+impl<F: Real> Columns<F> {
+    fn new(norm: &Norm<'_, F>) -> Self {
+        let (gamma, beta) = (padded(norm.gamma), padded(norm.beta));
+        let there = padded(&vec![F::ONE; norm.gamma.len()]);
+        Columns { gamma, beta, there, eps: F::of(norm.eps) }
+    }
+}
+
 struct Part<'a, T: Stored> {
-    norm: &'a Norm<'a, T::Sum>,
+    columns: &'a Columns<T::Sum>,
     x: Mat<'a, T>,
     y: MatMut<'a, T>,
-    row: &'a mut [T::Sum],
+    row: &'a mut [Lanes<T::Sum>],
 }
 
 per_isa!(fn forward<[T: Stored], []>(part: Part<'_, T>) = forward_body);
 
 #[inline(always)]
 fn forward_body<M: Arith, T: Stored>(part: Part<'_, T>) {
-    let Part { norm, x, mut y, row } = part;
+    let Part { columns, x, mut y, row } = part;
     for i in 0..x.n_rows {
-        let inverse = centre::<M, T>(row, x.row(i), norm.eps);
-        let columns = norm.gamma.iter().zip(norm.beta);
-        for ((y, v), (gamma, beta)) in y.row_mut(i).iter_mut().zip(&*row).zip(columns) {
-            *y = T::narrow(M::mul_add(*v * inverse, *gamma, *beta));
+        let inverse = centre::<M, T>(row, x, i, columns);
+        for ((row, gamma), beta) in row.iter_mut().zip(&columns.gamma).zip(&columns.beta) {
+            (0..LANES).for_each(|l| row[l] = M::mul_add(row[l] * inverse, gamma[l], beta[l]));
         }
+        store(y.row_mut(i), row.as_flattened());
     }
 }
 
-/// The row less its mean; returns the inverse of its deviation.
+/// Row `i` of `x` less its mean; returns the inverse of its deviation.
 #[inline(always)]
-fn centre<M: Arith, T: Stored>(row: &mut [T::Sum], x: &[T], eps: f64) -> T::Sum {
-    load(row, x);
-    let share = T::Sum::ONE / T::Sum::of(row.len() as f64);
+fn centre<M: Arith, T: Stored>(
+    row: &mut [Lanes<T::Sum>],
+    x: Mat<'_, T>,
+    i: usize,
+    columns: &Columns<T::Sum>,
+) -> T::Sum {
+    load_row(row, x, i, T::Sum::ZERO);
+    let share = T::Sum::ONE / T::Sum::of(x.n_cols as f64);
     let mean = lanes::sum(row) * share;
-    row.iter_mut().for_each(|v| *v = *v - mean);
-    let var = lanes::dot::<M, T::Sum>(row, row) * share;
-    T::Sum::ONE / (var + T::Sum::of(eps)).sqrt()
+    let mut squares = [T::Sum::ZERO; LANES];
+    for (row, there) in row.iter_mut().zip(&columns.there) {
+        for l in 0..LANES {
+            row[l] = (row[l] - mean) * there[l];
+            squares[l] = M::mul_add(row[l], row[l], squares[l]);
+        }
+    }
+    T::Sum::ONE / (lanes::total(squares) * share + columns.eps).sqrt()
 }
 
 /// The gradients of `x`, `γ` and `β` from `x` and `dy`.
@@ -100,18 +131,22 @@ pub fn layer_backward<'a, T: Stored>(
     if k == 0 {
         return Ok(());
     }
-    let scratch = || [(); 2].map(|()| vec![T::Sum::ZERO; k]);
-    let of_chunk = |rows: &mut [Vec<T::Sum>; 2], (chunk, dx): (Range<usize>, MatMut<'_, T>)| {
-        let mut sums = [(); 2].map(|()| vec![T::Sum::ZERO; k]);
+    let columns = &Columns::new(norm);
+    let scratch = || [(); 2].map(|()| lanes::scratch(k));
+    let of_chunk = |rows: &mut [Vec<Lanes<_>>; 2], (chunk, dx): (Range<usize>, MatMut<'_, T>)| {
+        let mut sums = scratch();
         let (x, dy) = (x.rows(chunk.clone()), dy.rows(chunk));
-        back(isa, BackPart { norm, x, dy, dx, rows, sums: &mut sums });
+        back(isa, BackPart { columns, x, dy, dx, rows, sums: &mut sums });
         sums
     };
     let chunks = chunked(Strips::new(k, false), dx);
     let mut total = [vec![0.0; k], vec![0.0; k]];
     for sums in threads.map_with(chunks, scratch, of_chunk) {
         for (total, sums) in total.iter_mut().zip(&sums) {
-            total.iter_mut().zip(sums).for_each(|(total, sum)| *total += sum.to_f64());
+            total
+                .iter_mut()
+                .zip(sums.as_flattened())
+                .for_each(|(total, sum)| *total += sum.to_f64());
         }
     }
     for c in 0..k {
@@ -121,12 +156,12 @@ pub fn layer_backward<'a, T: Stored>(
 }
 
 struct BackPart<'a, T: Stored> {
-    norm: &'a Norm<'a, T::Sum>,
+    columns: &'a Columns<T::Sum>,
     x: Mat<'a, T>,
     dy: Mat<'a, T>,
     dx: MatMut<'a, T>,
-    rows: &'a mut [Vec<T::Sum>; 2],
-    sums: &'a mut [Vec<T::Sum>; 2],
+    rows: &'a mut [Vec<Lanes<T::Sum>>; 2],
+    sums: &'a mut [Vec<Lanes<T::Sum>>; 2],
 }
 
 per_isa!(fn back<[T: Stored], []>(part: BackPart<'_, T>) = back_body);
@@ -134,22 +169,42 @@ per_isa!(fn back<[T: Stored], []>(part: BackPart<'_, T>) = back_body);
 /// `dx = (g − mean(g) − x̂·mean(g·x̂)) / √(var + ε)` with `g = γ·dy`.
 #[inline(always)]
 fn back_body<M: Arith, T: Stored>(part: BackPart<'_, T>) {
-    let BackPart { norm, x, dy, mut dx, rows: [hat, g], sums: [dgamma, dbeta] } = part;
+    let BackPart { columns, x, dy, mut dx, rows: [hat, g], sums } = part;
     let share = T::Sum::ONE / T::Sum::of(x.n_cols as f64);
     for i in 0..x.n_rows {
-        let inverse = centre::<M, T>(hat, x.row(i), norm.eps);
-        hat.iter_mut().for_each(|v| *v *= inverse);
-        load(g, dy.row(i));
-        let sums = dgamma.iter_mut().zip(dbeta.iter_mut());
-        for ((dgamma, dbeta), (g, hat)) in sums.zip(g.iter().zip(&*hat)) {
-            *dgamma = M::mul_add(*g, *hat, *dgamma);
-            *dbeta += *g;
+        let inverse = centre::<M, T>(hat, x, i, columns);
+        load_row(g, dy, i, T::Sum::ZERO);
+        let [mean, slope] = means::<M, T::Sum>(columns, [hat, g], inverse, sums);
+        let (mean, slope) = (mean * share, slope * share);
+        for (hat, g) in hat.iter().zip(g.iter_mut()) {
+            for l in 0..LANES {
+                g[l] = (M::mul_add(-hat[l], slope, g[l]) - mean) * inverse;
+            }
         }
-        g.iter_mut().zip(norm.gamma).for_each(|(g, gamma)| *g *= *gamma);
-        let mean = lanes::sum(g) * share;
-        let slope = lanes::dot::<M, T::Sum>(g, hat) * share;
-        for (dx, (g, hat)) in dx.row_mut(i).iter_mut().zip(g.iter().zip(&*hat)) {
-            *dx = T::narrow((M::mul_add(-*hat, slope, *g) - mean) * inverse);
+        store(dx.row_mut(i), g.as_flattened());
+    }
+}
+
+/// Makes `x̂` of the centred row and `γ·dy` of `dy`, and adds to the gradients of `γ` and `β`;
+/// returns `Σ g` and `Σ g·x̂`.
+#[inline(always)]
+fn means<M: Arith, F: Real>(
+    columns: &Columns<F>,
+    [hat, g]: [&mut [Lanes<F>]; 2],
+    inverse: F,
+    [dgamma, dbeta]: &mut [Vec<Lanes<F>>; 2],
+) -> [F; 2] {
+    let mut sums = [[F::ZERO; LANES]; 2];
+    let gradients = dgamma.iter_mut().zip(dbeta).zip(&columns.gamma);
+    for ((hat, g), ((dgamma, dbeta), gamma)) in hat.iter_mut().zip(g).zip(gradients) {
+        for l in 0..LANES {
+            hat[l] *= inverse;
+            dgamma[l] = M::mul_add(g[l], hat[l], dgamma[l]);
+            dbeta[l] += g[l];
+            g[l] *= gamma[l];
+            sums[0][l] += g[l];
+            sums[1][l] = M::mul_add(g[l], hat[l], sums[1][l]);
         }
     }
+    sums.map(lanes::total)
 }
