@@ -3,100 +3,74 @@
 //! A row of `k` numbers lies in a scratch of the next multiple of 16, filled up with numbers that
 //! change nothing. Reductions keep 16 lanes apart, then join the lanes by halves.
 
+use std::array::from_fn;
+
 use crate::isa::Arith;
-use crate::matrix::Mat;
 use crate::real::{Real, Stored};
 
 /// Numbers of a vector, whatever the instruction set makes of it.
-pub(crate) const LANES: usize = 16;
-
-/// A vector.
-pub(crate) type Lanes<F> = [F; LANES];
+const LANES: usize = 16;
 
 /// Scratch for a row of `k` numbers.
-pub(crate) fn scratch<F: Real>(k: usize) -> Vec<Lanes<F>> {
-    vec![[F::ZERO; LANES]; k.div_ceil(LANES)]
+pub(crate) fn scratch<F: Real>(k: usize) -> Vec<F> {
+    vec![F::ZERO; k.next_multiple_of(LANES)]
 }
 
 /// What is given per column, filled up with zeros.
-pub(crate) fn padded<F: Real>(columns: &[F]) -> Vec<Lanes<F>> {
+pub(crate) fn padded<F: Real>(columns: &[F]) -> Vec<F> {
     let mut all = scratch(columns.len());
-    all.as_flattened_mut()[..columns.len()].copy_from_slice(columns);
+    all[..columns.len()].copy_from_slice(columns);
     all
 }
 
-/// Reads row `i` of `x` and fills it up. What follows the row in memory is read with it, where
-/// there is something, and dropped.
+/// Reads a row and fills it up.
 #[inline(always)]
-pub(crate) fn load_row<T: Stored>(
-    row: &mut [Lanes<T::Sum>],
-    x: Mat<'_, T>,
-    i: usize,
-    fill: T::Sum,
-) {
-    let start = i * x.stride;
-    match x.data.get(start..start + row.len() * LANES) {
-        Some(data) => {
-            let (data, _) = data.as_chunks::<LANES>();
-            for (at, (row, data)) in row.iter_mut().zip(data).enumerate() {
-                let left = (x.n_cols - at * LANES) as u32;
-                for l in 0..LANES {
-                    row[l] = if (l as u32) < left { data[l].wide() } else { fill };
-                }
-            }
-        }
-        None => {
-            let row = row.as_flattened_mut();
-            row.fill(fill);
-            row.iter_mut().zip(x.row(i)).for_each(|(v, x)| *v = x.wide());
-        }
-    }
+pub(crate) fn load_row<T: Stored>(row: &mut [T::Sum], x: &[T], fill: T::Sum) {
+    let (row, rest) = row.split_at_mut(x.len());
+    row.iter_mut().zip(x).for_each(|(v, x)| *v = x.wide());
+    rest.fill(fill);
 }
 
 /// All numbers joined to one; `neutral` changes nothing.
 #[inline(always)]
-pub(crate) fn fold<F: Real>(row: &[Lanes<F>], neutral: F, join: impl Fn(F, F) -> F) -> F {
+pub(crate) fn fold<F: Real>(row: &[F], neutral: F, join: impl Fn(F, F) -> F) -> F {
     let mut lanes = [neutral; LANES];
-    for row in row {
-        (0..LANES).for_each(|l| lanes[l] = join(lanes[l], row[l]));
+    for row in row.as_chunks::<LANES>().0 {
+        for (lane, x) in lanes.iter_mut().zip(row) {
+            *lane = join(*lane, *x);
+        }
     }
     halves(lanes, join)
 }
 
 /// The sum.
 #[inline(always)]
-pub(crate) fn sum<F: Real>(row: &[Lanes<F>]) -> F {
+pub(crate) fn sum<F: Real>(row: &[F]) -> F {
     fold(row, F::ZERO, |a, b| a + b)
 }
 
-/// The greatest; NaN if there is one.
+/// The greatest of those that are numbers.
 #[inline(always)]
-pub(crate) fn max<F: Real>(row: &[Lanes<F>]) -> F {
-    fold(row, F::NEG_INFINITY, F::greater)
+pub(crate) fn max<F: Real>(row: &[F]) -> F {
+    fold(row, F::NEG_INFINITY, |a, b| if b > a { b } else { a })
 }
 
 /// `Σ x·z`.
 #[inline(always)]
-pub(crate) fn dot<M: Arith, F: Real>(x: &[Lanes<F>], z: &[Lanes<F>]) -> F {
+pub(crate) fn dot<M: Arith, F: Real>(x: &[F], z: &[F]) -> F {
     let mut lanes = [F::ZERO; LANES];
-    for (x, z) in x.iter().zip(z) {
-        (0..LANES).for_each(|l| lanes[l] = M::mul_add(x[l], z[l], lanes[l]));
+    for (x, z) in x.as_chunks::<LANES>().0.iter().zip(z.as_chunks::<LANES>().0) {
+        for (lane, (x, z)) in lanes.iter_mut().zip(x.iter().zip(z)) {
+            *lane = M::mul_add(*x, *z, *lane);
+        }
     }
-    total(lanes)
-}
-
-/// The lanes added by halves.
-#[inline(always)]
-pub(crate) fn total<F: Real>(lanes: Lanes<F>) -> F {
     halves(lanes, |a, b| a + b)
 }
 
+/// Written out, so that the lanes stay in registers.
 #[inline(always)]
-fn halves<F: Real>(mut lanes: [F; LANES], join: impl Fn(F, F) -> F) -> F {
-    for half in [8, 4, 2, 1] {
-        for l in 0..half {
-            lanes[l] = join(lanes[l], lanes[l + half]);
-        }
-    }
-    lanes[0]
+fn halves<F: Real>(lanes: [F; LANES], join: impl Fn(F, F) -> F) -> F {
+    let eight: [F; 8] = from_fn(|l| join(lanes[l], lanes[l + 8]));
+    let four: [F; 4] = from_fn(|l| join(eight[l], eight[l + 4]));
+    join(join(four[0], four[2]), join(four[1], four[3]))
 }

@@ -20,7 +20,7 @@ use lacis_core::error::same_size;
 use lacis_core::{Error, Result, Threads};
 
 use crate::isa::{Arith, Isa, per_isa};
-use crate::lanes::{self, LANES, Lanes, load_row};
+use crate::lanes::{self, load_row};
 use crate::math::exp;
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
@@ -222,7 +222,7 @@ struct Part<'a, T: Stored> {
     z: Mat<'a, T>,
     rows: &'a [u32],
     grad: PartGrad<'a, T>,
-    own: &'a mut [Vec<Lanes<T::Sum>>; 2],
+    own: &'a mut [Vec<T::Sum>; 2],
 }
 
 per_isa!(fn part<[T: Stored], []>(part: Part<'_, T>) -> (f64, usize) = body);
@@ -241,10 +241,10 @@ fn body<M: Arith, T: Stored>(part: Part<'_, T>) -> (f64, usize) {
         total = (total.0 + value * times as f64, total.1 + correct * times);
         match &mut grad {
             PartGrad::None => {}
-            PartGrad::Chosen(grad) => store(grad.row_mut(at), own[1].as_flattened()),
+            PartGrad::Chosen(grad) => store(grad.row_mut(at), &own[1]),
             PartGrad::All(start, grad) => {
                 (unwritten..i).for_each(|row| grad.row_mut(row - *start).fill(zero()));
-                store(grad.row_mut(i - *start), own[1].as_flattened());
+                store(grad.row_mut(i - *start), &own[1]);
                 unwritten = i + 1;
             }
         }
@@ -267,18 +267,18 @@ fn row<M: Arith, T: Stored>(
     loss: &Loss<'_>,
     z: Mat<'_, T>,
     (i, share): (usize, T::Sum),
-    [row, grad]: &mut [Vec<Lanes<T::Sum>>; 2],
+    [row, grad]: &mut [Vec<T::Sum>; 2],
 ) -> (f64, usize) {
     match loss.targets {
         Targets::Classes(labels) => {
-            load_row(row, z, i, T::Sum::NEG_INFINITY);
+            load_row(row, z.row(i), T::Sum::NEG_INFINITY);
             classes::<M, T::Sum>(labels[i] as usize, share, row, grad)
         }
         Targets::Binary(targets) => {
-            load_row(row, z, i, T::Sum::of(UNLIKELY));
+            load_row(row, z.row(i), T::Sum::of(UNLIKELY));
             targets_of::<T::Sum>(grad, targets, i);
             let (value, correct) = binary::<M, T::Sum>(share, row, grad);
-            (value, correct - (row.len() * LANES - z.n_cols))
+            (value, correct - (row.len() - z.n_cols))
         }
     }
 }
@@ -287,13 +287,12 @@ fn row<M: Arith, T: Stored>(
 fn classes<M: Arith, F: Real>(
     label: usize,
     share: F,
-    row: &mut [Lanes<F>],
-    grad: &mut [Lanes<F>],
+    row: &mut [F],
+    grad: &mut [F],
 ) -> (f64, usize) {
     let sum = powers::<M, F>(row, grad);
     let scale = share / sum;
-    grad.iter_mut().flatten().for_each(|g| *g *= scale);
-    let (row, grad) = (row.as_flattened(), grad.as_flattened_mut());
+    grad.iter_mut().for_each(|g| *g *= scale);
     grad[label] = grad[label] - share;
     // The greatest are 0 now.
     let first = row[label] == F::ZERO && !row[..label].contains(&F::ZERO);
@@ -305,32 +304,29 @@ const UNLIKELY: f64 = -1e4;
 
 /// Targets of row `i`, filled up with zeros.
 #[inline(always)]
-fn targets_of<F: Real>(row: &mut [Lanes<F>], targets: Mat<'_>, i: usize) {
-    let (row, targets) = (row.as_flattened_mut(), targets.row(i));
+fn targets_of<F: Real>(row: &mut [F], targets: Mat<'_>, i: usize) {
+    let targets = targets.row(i);
     row[targets.len()..].fill(F::ZERO);
     row.iter_mut().zip(targets).for_each(|(v, t)| *v = F::of(f64::from(*t)));
 }
 
-/// The gradient takes the place of the targets.
+/// The losses take the place of the logits, the gradient that of the targets.
 #[inline(always)]
-fn binary<M: Arith, F: Real>(share: F, row: &[Lanes<F>], targets: &mut [Lanes<F>]) -> (f64, usize) {
-    let mut correct = [0u32; LANES];
-    let mut sums = [F::ZERO; LANES];
-    for (z, targets) in row.iter().zip(targets) {
-        for l in 0..LANES {
-            let (logit, target) = (z[l], targets[l]);
-            // No exponent is above 0.
-            let power = exp::<M, F>(-logit.abs());
-            let likely = F::ONE / (F::ONE + power);
-            let above = logit > F::ZERO;
-            let sigma = if above { likely } else { power * likely };
-            let positive = if above { logit } else { F::ZERO };
-            sums[l] += positive - logit * target + ln_1p::<M, F>(power);
-            targets[l] = (sigma - target) * share;
-            correct[l] += u32::from(above == (target > F::of(0.5)));
-        }
+fn binary<M: Arith, F: Real>(share: F, row: &mut [F], targets: &mut [F]) -> (f64, usize) {
+    let mut correct = 0u32;
+    for (z, t) in row.iter_mut().zip(targets) {
+        let (logit, target) = (*z, *t);
+        // No exponent is above 0.
+        let power = exp::<M, F>(-logit.abs());
+        let likely = F::ONE / (F::ONE + power);
+        let above = logit > F::ZERO;
+        let sigma = if above { likely } else { power * likely };
+        let positive = if above { logit } else { F::ZERO };
+        *z = positive - logit * target + ln_1p::<M, F>(power);
+        *t = (sigma - target) * share;
+        correct += u32::from(above == (target > F::of(0.5)));
     }
-    (lanes::total(sums).to_f64(), correct.iter().sum::<u32>() as usize)
+    (lanes::sum(row).to_f64(), correct as usize)
 }
 
 /// `ln(1 + u)` for `u` from 0 to 1: with `s = u / (2 + u)` it is `2·(s + s³/3 + s⁵/5 + …)`, where
@@ -350,15 +346,18 @@ fn ln_1p<M: Arith, F: Real>(u: F) -> F {
 per_isa!(fn greatest<[T: Stored], []>(rows: Greatest<'_, T>) = greatest_body);
 
 /// Rows, where their predictions go, and room for one row.
-type Greatest<'a, T> = (Mat<'a, T>, &'a mut [u32], &'a mut [Lanes<<T as Stored>::Sum>]);
+type Greatest<'a, T> = (Mat<'a, T>, &'a mut [u32], &'a mut [<T as Stored>::Sum]);
 
+// `per_isa!` gives every body its arithmetic.
+#[allow(clippy::extra_unused_type_parameters)]
 #[inline(always)]
 fn greatest_body<M: Arith, T: Stored>((x, of, own): Greatest<'_, T>) {
     for (i, of) in of.iter_mut().enumerate() {
-        load_row(own, x, i, T::Sum::NEG_INFINITY);
+        load_row(own, x.row(i), T::Sum::NEG_INFINITY);
         let max = lanes::max(own);
-        let row = &own.as_flattened()[..x.n_cols];
-        let at = row.iter().position(|v| *v == max || v.is_nan());
+        let row = &own[..x.n_cols];
+        let nan = row.iter().position(|v| v.is_nan());
+        let at = nan.or_else(|| row.iter().position(|v| *v == max));
         *of = at.unwrap_or(0) as u32;
     }
 }

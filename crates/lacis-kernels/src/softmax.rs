@@ -12,7 +12,7 @@ use lacis_core::error::same_size;
 use lacis_core::{Result, Threads};
 
 use crate::isa::{Arith, Isa, per_isa};
-use crate::lanes::{self, LANES, Lanes, load_row};
+use crate::lanes::{self, load_row};
 use crate::math::exp;
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
@@ -84,7 +84,7 @@ struct Part<'a, T: Stored> {
     x: Mat<'a, T>,
     grad: Option<Mat<'a, T>>,
     y: MatMut<'a, T>,
-    rows: &'a mut [Vec<Lanes<T::Sum>>; 2],
+    rows: &'a mut [Vec<T::Sum>; 2],
 }
 
 per_isa!(fn rows_of<[T: Stored], []>(part: Part<'_, T>) = body);
@@ -95,67 +95,57 @@ fn body<M: Arith, T: Stored>(part: Part<'_, T>) {
     for i in 0..x.n_rows {
         match grad {
             None => {
-                load_row(row, x, i, T::Sum::NEG_INFINITY);
+                load_row(row, x.row(i), T::Sum::NEG_INFINITY);
                 forward::<M, T::Sum>(form, row, other);
             }
             Some(grad) => {
-                load_row(row, x, i, T::Sum::ZERO);
-                load_row(other, grad, i, T::Sum::ZERO);
+                load_row(row, x.row(i), T::Sum::ZERO);
+                load_row(other, grad.row(i), T::Sum::ZERO);
                 backward::<M, T::Sum>(form, row, other);
             }
         }
-        store(y.row_mut(i), other.as_flattened());
+        store(y.row_mut(i), other);
     }
 }
 
 /// The softmax of `x`, which is lost, into `y`.
 #[inline(always)]
-fn forward<M: Arith, F: Real>(form: Form, x: &mut [Lanes<F>], y: &mut [Lanes<F>]) {
+fn forward<M: Arith, F: Real>(form: Form, x: &mut [F], y: &mut [F]) {
     let sum = powers::<M, F>(x, y);
     match form {
         Form::Plain => {
             let inverse = F::ONE / sum;
-            y.iter_mut().flatten().for_each(|y| *y *= inverse);
+            y.iter_mut().for_each(|y| *y *= inverse);
         }
         Form::Log => {
             let log = sum.ln();
-            for (x, y) in x.iter().zip(y) {
-                (0..LANES).for_each(|l| y[l] = x[l] - log);
-            }
+            y.iter_mut().zip(x).for_each(|(y, x)| *y = *x - log);
         }
     }
 }
 
 /// Takes the maximum from `x`, writes `eˣ` into `powers` and returns their sum. What fills `x` up
-/// is less than everything.
+/// is less than everything. A NaN is not the maximum, but the sum is NaN then.
 #[inline(always)]
-pub(crate) fn powers<M: Arith, F: Real>(x: &mut [Lanes<F>], powers: &mut [Lanes<F>]) -> F {
+pub(crate) fn powers<M: Arith, F: Real>(x: &mut [F], powers: &mut [F]) -> F {
     let max = lanes::max(x);
-    let mut sums = [F::ZERO; LANES];
-    for (x, power) in x.iter_mut().zip(powers) {
-        for l in 0..LANES {
-            x[l] = x[l] - max;
-            power[l] = exp::<M, F>(x[l]);
-            sums[l] += power[l];
-        }
+    for (x, power) in x.iter_mut().zip(powers.iter_mut()) {
+        *x = *x - max;
+        *power = exp::<M, F>(*x);
     }
-    lanes::total(sums)
+    lanes::sum(powers)
 }
 
 #[inline(always)]
-fn backward<M: Arith, F: Real>(form: Form, y: &[Lanes<F>], g: &mut [Lanes<F>]) {
+fn backward<M: Arith, F: Real>(form: Form, y: &[F], g: &mut [F]) {
     match form {
         Form::Plain => {
             let mean = lanes::dot::<M, F>(y, g);
-            for (y, g) in y.iter().zip(g) {
-                (0..LANES).for_each(|l| g[l] = y[l] * (g[l] - mean));
-            }
+            g.iter_mut().zip(y).for_each(|(g, y)| *g = *y * (*g - mean));
         }
         Form::Log => {
             let sum = lanes::sum(g);
-            for (y, g) in y.iter().zip(g) {
-                (0..LANES).for_each(|l| g[l] = M::mul_add(-exp::<M, F>(y[l]), sum, g[l]));
-            }
+            g.iter_mut().zip(y).for_each(|(g, y)| *g = M::mul_add(-exp::<M, F>(*y), sum, *g));
         }
     }
 }

@@ -115,7 +115,7 @@ fn predictions_are_the_first_greatest() {
             assert_eq!(Some(*found as usize), first);
         }
     }
-    let nan = Dense::<f32>::from_fn(1, 3, |_, c| [1.0, f64::NAN, 2.0][c]);
+    let nan = Dense::<f32>::from_fn(1, 3, |_, c| [2.0, f64::NAN, 1.0][c]);
     let mut found = [9];
     predictions(Isa::best(), &nan, &mut found, &Threads::one()).unwrap();
     assert_eq!(found, [1]);

@@ -3,7 +3,7 @@
 use lacis_core::reference::{self, Eps, Moments, NormGrads};
 use lacis_core::{Dense, Element, Threads, bf16};
 use lacis_kernels::elementwise::Forward;
-use lacis_kernels::norm::{self, Norm, Scaling};
+use lacis_kernels::norm::{self, Grads, Norm, Scaling};
 use lacis_kernels::softmax::{Form, softmax, softmax_backward};
 use lacis_kernels::{Isa, MatMut, Real, Stored};
 
@@ -76,13 +76,11 @@ impl<T: Stored> Problem<T> {
         let k = self.x.n_cols();
         let [mut dgamma, mut dbeta] = [vec![T::Sum::ZERO; k], vec![T::Sum::ZERO; k]];
         let inputs = (&self.x, &self.dy);
-        let dx = MatMut::from(dx);
+        let outputs = Grads { x: MatMut::from(dx), gamma: &mut dgamma, beta: &mut dbeta };
         if kind == Kind::Layer {
-            let outputs = (dx, &mut dgamma[..], &mut dbeta[..]);
             norm::layer_backward(isa, &self.norm(), inputs, outputs, threads).unwrap();
         } else {
             let scaling = self.scaling(kind, isa, threads);
-            let outputs = (Some(dx), &mut dgamma[..], &mut dbeta[..]);
             norm::backward(isa, (&scaling, &self.norm()), inputs, outputs, threads).unwrap();
         }
         [dgamma, dbeta]
@@ -273,9 +271,10 @@ fn sizes_are_checked() {
     assert!(columns.forward(Forward::new(&other)).is_err());
     let mut sums = [[0.0f32; 3]; 2];
     let [dgamma, dbeta] = &mut sums;
-    let outputs = (Some(MatMut::from(&mut y)), &mut dgamma[..], &mut dbeta[..]);
+    let outputs = Grads { x: MatMut::from(&mut y), gamma: &mut dgamma[..], beta: &mut dbeta[..] };
     let inputs = (x, &problem.dy);
     assert!(norm::backward(isa, (&scaling, &problem.norm()), inputs, outputs, &threads).is_err());
-    let outputs = (None, &mut dgamma[..], &mut dbeta[..2]);
+    let mut y = Dense::zeros(4, 3);
+    let outputs = Grads { x: MatMut::from(&mut y), gamma: &mut dgamma[..], beta: &mut dbeta[..2] };
     assert!(norm::backward(isa, (&scaling, &problem.norm()), inputs, outputs, &threads).is_err());
 }

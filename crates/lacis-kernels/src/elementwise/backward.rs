@@ -174,6 +174,8 @@ per_isa!(fn sum_columns<[T: Stored], []>(part: SumPart<'_, T>) = sum_body);
 /// A matrix, its strips, and sums as long as one.
 type SumPart<'a, T> = (Mat<'a, T>, Strips, &'a mut [<T as Stored>::Sum]);
 
+// `per_isa!` gives every body its arithmetic.
+#[allow(clippy::extra_unused_type_parameters)]
 #[inline(always)]
 fn sum_body<M: Arith, T: Stored>((x, strips, sums): SumPart<'_, T>) {
     for strip in strips.of(x.n_rows) {

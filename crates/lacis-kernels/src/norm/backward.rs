@@ -5,7 +5,7 @@ use std::ops::Range;
 use lacis_core::error::same_size;
 use lacis_core::{Result, Threads};
 
-use super::{Depends, Norm, Scaling};
+use super::{Depends, Grads, Norm, Scaling};
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
@@ -13,7 +13,7 @@ use crate::strips::{Strips, chunked, summed};
 
 const OP: &str = "norm backward";
 
-/// The gradients of `x`, `γ` and `β`, from `x`, `dy` and the forward's scaling. `dx` may be absent.
+/// The gradients of `x`, `γ` and `β`, from `x`, `dy` and the forward's scaling.
 ///
 /// # Errors
 /// When a size does not fit.
@@ -21,7 +21,7 @@ pub fn backward<'a, T: Stored>(
     isa: Isa,
     (scaling, norm): (&Scaling, &Norm<'_, T::Sum>),
     (x, dy): (impl Into<Mat<'a, T>>, impl Into<Mat<'a, T>>),
-    (dx, dgamma, dbeta): (Option<MatMut<'_, T>>, &mut [T::Sum], &mut [T::Sum]),
+    grads: Grads<'_, T>,
     threads: &Threads,
 ) -> Result<()> {
     let (x, dy) = (x.into(), dy.into());
@@ -30,17 +30,14 @@ pub fn backward<'a, T: Stored>(
     norm.check(OP, k)?;
     same_size(OP, "rows of the gradient", x.n_rows, dy.n_rows)?;
     same_size(OP, "columns of the gradient", k, dy.n_cols)?;
-    same_size(OP, "length of dgamma", k, dgamma.len())?;
-    same_size(OP, "length of dbeta", k, dbeta.len())?;
+    grads.check(OP, x.n_rows, k)?;
+    let Grads { x: dx, gamma: dgamma, beta: dbeta } = grads;
     let centres: Vec<T::Sum> = scaling.mean.iter().map(|&mean| T::Sum::of(mean)).collect();
     let [sum, product] = sums(isa, (x, dy), &centres, threads);
     for c in 0..k {
         dbeta[c] = T::Sum::of(sum[c]);
         dgamma[c] = T::Sum::of(product[c] * scaling.inverse[c]);
     }
-    let Some(dx) = dx else { return Ok(()) };
-    same_size(OP, "rows of dx", x.n_rows, dx.n_rows)?;
-    same_size(OP, "columns of dx", k, dx.n_cols)?;
     let columns = coefficients(scaling, norm, x.n_rows, [&sum, &product]);
     if k == 0 {
         return Ok(());

@@ -7,9 +7,9 @@ use std::ops::Range;
 use lacis_core::error::same_size;
 use lacis_core::{Element, Result, Threads};
 
-use super::Norm;
+use super::{Grads, Norm};
 use crate::isa::{Arith, Isa, per_isa};
-use crate::lanes::{self, LANES, Lanes, load_row, padded};
+use crate::lanes::{self, load_row, padded};
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
 use crate::strips::{Strips, chunked, store};
@@ -48,10 +48,10 @@ pub fn layer<'a, 'y, T: Stored + 'y>(
 
 /// What is given per column, filled up to whole vectors, and `ε`.
 struct Columns<F> {
-    gamma: Vec<Lanes<F>>,
-    beta: Vec<Lanes<F>>,
+    gamma: Vec<F>,
+    beta: Vec<F>,
     /// 1 in each column, 0 behind them.
-    there: Vec<Lanes<F>>,
+    there: Vec<F>,
     eps: F,
 }
 
@@ -67,7 +67,7 @@ struct Part<'a, T: Stored> {
     columns: &'a Columns<T::Sum>,
     x: Mat<'a, T>,
     y: MatMut<'a, T>,
-    row: &'a mut [Lanes<T::Sum>],
+    row: &'a mut [T::Sum],
 }
 
 per_isa!(fn forward<[T: Stored], []>(part: Part<'_, T>) = forward_body);
@@ -78,31 +78,28 @@ fn forward_body<M: Arith, T: Stored>(part: Part<'_, T>) {
     for i in 0..x.n_rows {
         let inverse = centre::<M, T>(row, x, i, columns);
         for ((row, gamma), beta) in row.iter_mut().zip(&columns.gamma).zip(&columns.beta) {
-            (0..LANES).for_each(|l| row[l] = M::mul_add(row[l] * inverse, gamma[l], beta[l]));
+            *row = M::mul_add(*row * inverse, *gamma, *beta);
         }
-        store(y.row_mut(i), row.as_flattened());
+        store(y.row_mut(i), row);
     }
 }
 
 /// Row `i` of `x` less its mean; returns the inverse of its deviation.
 #[inline(always)]
 fn centre<M: Arith, T: Stored>(
-    row: &mut [Lanes<T::Sum>],
+    row: &mut [T::Sum],
     x: Mat<'_, T>,
     i: usize,
     columns: &Columns<T::Sum>,
 ) -> T::Sum {
-    load_row(row, x, i, T::Sum::ZERO);
+    load_row(row, x.row(i), T::Sum::ZERO);
     let share = T::Sum::ONE / T::Sum::of(x.n_cols as f64);
     let mean = lanes::sum(row) * share;
-    let mut squares = [T::Sum::ZERO; LANES];
     for (row, there) in row.iter_mut().zip(&columns.there) {
-        for l in 0..LANES {
-            row[l] = (row[l] - mean) * there[l];
-            squares[l] = M::mul_add(row[l], row[l], squares[l]);
-        }
+        *row = (*row - mean) * *there;
     }
-    T::Sum::ONE / (lanes::total(squares) * share + columns.eps).sqrt()
+    let squares = lanes::dot::<M, T::Sum>(row, row);
+    T::Sum::ONE / (squares * share + columns.eps).sqrt()
 }
 
 /// The gradients of `x`, `γ` and `β` from `x` and `dy`.
@@ -116,7 +113,7 @@ pub fn layer_backward<'a, T: Stored>(
     isa: Isa,
     norm: &Norm<'_, T::Sum>,
     (x, dy): (impl Into<Mat<'a, T>>, impl Into<Mat<'a, T>>),
-    (dx, dgamma, dbeta): (MatMut<'_, T>, &mut [T::Sum], &mut [T::Sum]),
+    grads: Grads<'_, T>,
     threads: &Threads,
 ) -> Result<()> {
     let (x, dy) = (x.into(), dy.into());
@@ -124,16 +121,14 @@ pub fn layer_backward<'a, T: Stored>(
     norm.check(OP, k)?;
     same_size(OP, "rows of the gradient", x.n_rows, dy.n_rows)?;
     same_size(OP, "columns of the gradient", k, dy.n_cols)?;
-    same_size(OP, "rows of dx", x.n_rows, dx.n_rows)?;
-    same_size(OP, "columns of dx", k, dx.n_cols)?;
-    same_size(OP, "length of dgamma", k, dgamma.len())?;
-    same_size(OP, "length of dbeta", k, dbeta.len())?;
+    grads.check(OP, x.n_rows, k)?;
+    let Grads { x: dx, gamma: dgamma, beta: dbeta } = grads;
     if k == 0 {
         return Ok(());
     }
     let columns = &Columns::new(norm);
     let scratch = || [(); 2].map(|()| lanes::scratch(k));
-    let of_chunk = |rows: &mut [Vec<Lanes<_>>; 2], (chunk, dx): (Range<usize>, MatMut<'_, T>)| {
+    let of_chunk = |rows: &mut [Vec<T::Sum>; 2], (chunk, dx): (Range<usize>, MatMut<'_, T>)| {
         let mut sums = scratch();
         let (x, dy) = (x.rows(chunk.clone()), dy.rows(chunk));
         back(isa, BackPart { columns, x, dy, dx, rows, sums: &mut sums });
@@ -143,10 +138,7 @@ pub fn layer_backward<'a, T: Stored>(
     let mut total = [vec![0.0; k], vec![0.0; k]];
     for sums in threads.map_with(chunks, scratch, of_chunk) {
         for (total, sums) in total.iter_mut().zip(&sums) {
-            total
-                .iter_mut()
-                .zip(sums.as_flattened())
-                .for_each(|(total, sum)| *total += sum.to_f64());
+            total.iter_mut().zip(sums).for_each(|(total, sum)| *total += sum.to_f64());
         }
     }
     for c in 0..k {
@@ -160,8 +152,8 @@ struct BackPart<'a, T: Stored> {
     x: Mat<'a, T>,
     dy: Mat<'a, T>,
     dx: MatMut<'a, T>,
-    rows: &'a mut [Vec<Lanes<T::Sum>>; 2],
-    sums: &'a mut [Vec<Lanes<T::Sum>>; 2],
+    rows: &'a mut [Vec<T::Sum>; 2],
+    sums: &'a mut [Vec<T::Sum>; 2],
 }
 
 per_isa!(fn back<[T: Stored], []>(part: BackPart<'_, T>) = back_body);
@@ -173,15 +165,13 @@ fn back_body<M: Arith, T: Stored>(part: BackPart<'_, T>) {
     let share = T::Sum::ONE / T::Sum::of(x.n_cols as f64);
     for i in 0..x.n_rows {
         let inverse = centre::<M, T>(hat, x, i, columns);
-        load_row(g, dy, i, T::Sum::ZERO);
+        load_row(g, dy.row(i), T::Sum::ZERO);
         let [mean, slope] = means::<M, T::Sum>(columns, [hat, g], inverse, sums);
         let (mean, slope) = (mean * share, slope * share);
         for (hat, g) in hat.iter().zip(g.iter_mut()) {
-            for l in 0..LANES {
-                g[l] = (M::mul_add(-hat[l], slope, g[l]) - mean) * inverse;
-            }
+            *g = (M::mul_add(-*hat, slope, *g) - mean) * inverse;
         }
-        store(dx.row_mut(i), g.as_flattened());
+        store(dx.row_mut(i), g);
     }
 }
 
@@ -190,21 +180,15 @@ fn back_body<M: Arith, T: Stored>(part: BackPart<'_, T>) {
 #[inline(always)]
 fn means<M: Arith, F: Real>(
     columns: &Columns<F>,
-    [hat, g]: [&mut [Lanes<F>]; 2],
+    [hat, g]: [&mut [F]; 2],
     inverse: F,
-    [dgamma, dbeta]: &mut [Vec<Lanes<F>>; 2],
+    [dgamma, dbeta]: &mut [Vec<F>; 2],
 ) -> [F; 2] {
-    let mut sums = [[F::ZERO; LANES]; 2];
-    let gradients = dgamma.iter_mut().zip(dbeta).zip(&columns.gamma);
-    for ((hat, g), ((dgamma, dbeta), gamma)) in hat.iter_mut().zip(g).zip(gradients) {
-        for l in 0..LANES {
-            hat[l] *= inverse;
-            dgamma[l] = M::mul_add(g[l], hat[l], dgamma[l]);
-            dbeta[l] += g[l];
-            g[l] *= gamma[l];
-            sums[0][l] += g[l];
-            sums[1][l] = M::mul_add(g[l], hat[l], sums[1][l]);
-        }
+    for ((hat, g), (dgamma, dbeta)) in hat.iter_mut().zip(&*g).zip(dgamma.iter_mut().zip(dbeta)) {
+        *hat *= inverse;
+        *dgamma = M::mul_add(*g, *hat, *dgamma);
+        *dbeta += *g;
     }
-    sums.map(lanes::total)
+    g.iter_mut().zip(&columns.gamma).for_each(|(g, gamma)| *g *= *gamma);
+    [lanes::sum(g), lanes::dot::<M, F>(g, hat)]
 }

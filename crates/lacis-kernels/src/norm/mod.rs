@@ -26,7 +26,7 @@ pub use layer::{layer, layer_backward};
 
 use crate::elementwise::{Forward, chunk_sums};
 use crate::isa::{Arith, Isa, per_isa};
-use crate::matrix::Mat;
+use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
 use crate::strips::Strips;
 
@@ -45,6 +45,26 @@ impl<F: Real> Norm<'_, F> {
     fn check(&self, op: &'static str, n_cols: usize) -> Result<()> {
         same_size(op, "length of gamma", n_cols, self.gamma.len())?;
         same_size(op, "length of beta", n_cols, self.beta.len())
+    }
+}
+
+/// Where the gradients of a norm go.
+#[derive(Debug)]
+pub struct Grads<'a, T: Stored> {
+    /// Of `x`.
+    pub x: MatMut<'a, T>,
+    /// Of `γ`.
+    pub gamma: &'a mut [T::Sum],
+    /// Of `β`.
+    pub beta: &'a mut [T::Sum],
+}
+
+impl<T: Stored> Grads<'_, T> {
+    fn check(&self, op: &'static str, n_rows: usize, n_cols: usize) -> Result<()> {
+        same_size(op, "rows of dx", n_rows, self.x.n_rows)?;
+        same_size(op, "columns of dx", n_cols, self.x.n_cols)?;
+        same_size(op, "length of dgamma", n_cols, self.gamma.len())?;
+        same_size(op, "length of dbeta", n_cols, self.beta.len())
     }
 }
 
