@@ -1,7 +1,7 @@
 //! [`lacis_kernels::loss`] and [`lacis_kernels::optim`] against `lacis_core::reference`.
 
 use lacis_core::reference::{self, Adam, AdamState, Decay, Sgd};
-use lacis_core::{Dense, Element, Threads, bf16};
+use lacis_core::{Dense, Threads, bf16};
 use lacis_kernels::loss::{Grad, Loss, Outcome, predictions};
 use lacis_kernels::optim::{self, AdamSlices};
 use lacis_kernels::{Isa, MatMut, Real, Stored};
