@@ -7,12 +7,20 @@
 #![deny(unsafe_code)]
 
 mod finish;
+pub mod dropout;
+pub mod elementwise;
 pub mod isa;
+mod lanes;
+pub mod loss;
 pub mod math;
 mod matrix;
 mod mem;
+pub mod norm;
+pub mod optim;
 pub mod real;
+pub mod softmax;
 pub mod spmm;
+mod strips;
 
 pub use finish::{Accum, Epilogue};
 pub use isa::Isa;

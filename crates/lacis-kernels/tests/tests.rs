@@ -2,4 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod cases; // what they are tried on
+mod elementwise; // activations, dropout, bias and the like
+mod loss; // losses and optimizers
+mod norm; // norms and softmax of rows
 mod spmm; // sparse times dense
