@@ -6,13 +6,20 @@
 //! not depend on the number of threads.
 #![deny(unsafe_code)]
 
+pub mod edge;
+pub mod edge_softmax;
+pub mod edges;
 pub mod isa;
 pub mod math;
 mod matrix;
 mod mem;
 pub mod real;
+pub mod roof;
+mod rows;
+pub mod sddmm;
 pub mod spmm;
 
+pub use edges::EdgeOrder;
 pub use isa::Isa;
 pub use matrix::{Mat, MatMut};
 pub use real::{Real, Stored};

@@ -2,4 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod cases; // what they are tried on
+mod edge; // softmax over edges, fused edge functions, the roof
+mod sddmm; // one value per edge
 mod spmm; // sparse times dense
