@@ -30,7 +30,8 @@ use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
 use crate::rows::{
-    AHEAD, LANES, Lanes, TOGETHER, add_rows, ask_ahead, load, row_or_copy, rows_of, store,
+    AHEAD, Chunks, LANES, Lanes, TOGETHER, add_rows, ask_ahead, columns_of, keep_of, load,
+    row_or_copy, rows_of, store,
 };
 
 /// The operands, their sizes checked.
@@ -117,59 +118,112 @@ fn body<M: Arith, T: Stored, E: EdgeFunction<T>>(part: Part<'_, T, E>) {
     let Part { args, function, span, mut y, scratch } = part;
     let Scratch { own, sums, copies: [copy, values_copy] } = scratch;
     let (cols, width) = (args.a.cols, args.values.n_cols.div_ceil(LANES));
-    let first = span.rows.start;
+    let of = (args, function);
+    let (first, keep) = (span.rows.start, keep_of(args.target.n_cols));
     for i in span.rows {
         load(args.target.row(i), own);
         sums.clear();
         sums.resize(width, [T::Sum::ZERO; LANES]);
         let entries = args.a.row(i);
         let mut e = entries.start;
-        while e + TOGETHER <= entries.end {
-            ask::<T, TOGETHER>(args, e + AHEAD);
-            let js: [usize; TOGETHER] = std::array::from_fn(|b| cols[e + b] as usize);
-            let Some(rows) = rows_of(args.source, js, own.len()) else { break };
-            let Some(values) = rows_of(args.values, js, width) else { break };
-            let weights = weights::<M, T, E, TOGETHER>(args, function, (e, own), rows);
-            add_rows::<M, T, TOGETHER>(sums, weights, values);
-            e += TOGETHER;
-        }
-        for e in e..entries.end {
-            ask::<T, 1>(args, e + AHEAD);
-            let j = cols[e] as usize;
-            let row = row_or_copy(args.source, j, own.len(), copy);
-            let weights = weights::<M, T, E, 1>(args, function, (e, own), [row]);
-            let values = row_or_copy(args.values, j, width, values_copy);
-            add_rows::<M, T, 1>(sums, weights, [values]);
+        while e < entries.end {
+            let count = TOGETHER.min(entries.end - e);
+            let js = columns_of::<TOGETHER>(&cols[e..e + count]);
+            ask(args, e + AHEAD, count);
+            let group = Group { e, count, own, keep: &keep };
+            let rows = rows_of(args.source, js, 0, own.len());
+            let values = rows_of(args.values, js, 0, width);
+            match (rows, values) {
+                (Some(rows), Some(values)) => {
+                    let weights = group.weights::<M, T, E>(of, rows);
+                    add_weighted::<M, T>(sums, count, weights, values);
+                }
+                _ => add_at_end::<M, T, E>(
+                    of,
+                    group,
+                    js,
+                    (&mut *sums, [&mut *copy, &mut *values_copy]),
+                ),
+            }
+            e += count;
         }
         store(sums, y.row_mut(i - first));
     }
 }
 
-/// Asks for the rows of `B` entries from `e` on.
+/// Asks for the rows of some entries from `e` on.
 #[inline(always)]
-fn ask<T: Stored, const B: usize>(args: &Args<'_, T>, e: usize) {
-    for b in 0..B {
-        ask_ahead(args.source, args.a.cols, e + b);
+fn ask<T: Stored>(args: &Args<'_, T>, e: usize, count: usize) {
+    for e in e..e + count {
+        ask_ahead(args.source, args.a.cols, e);
         if !std::ptr::eq(args.source.data, args.values.data) {
-            ask_ahead(args.values, args.a.cols, e + b);
+            ask_ahead(args.values, args.a.cols, e);
         }
     }
 }
 
-/// `a_e · f(own, row)` for the entries from `e` on.
-#[inline(always)]
-fn weights<M: Arith, T: Stored, E: EdgeFunction<T>, const B: usize>(
-    args: &Args<'_, T>,
-    function: E,
-    (e, own): (usize, &[Lanes<T::Sum>]),
-    rows: [&[[T; LANES]]; B],
-) -> [T::Sum; B] {
-    let ends = Ends { own, rows, end: End::Target, width: args.target.n_cols };
-    let mut weights = function.inner::<M, B>(&ends);
-    for (b, weight) in weights.iter_mut().enumerate() {
-        *weight = function.value::<M>(*weight) * value_of::<T>(&args.a, e + b);
+/// Entries of a row from `e` on, not more than are worked on together, and the row's own features.
+#[derive(Clone, Copy)]
+struct Group<'a, F> {
+    e: usize,
+    count: usize,
+    own: &'a [Lanes<F>],
+    keep: &'a Lanes<F>,
+}
+
+impl<F: Real> Group<'_, F> {
+    /// `a_e · f(own, row)` for each of them.
+    #[inline(always)]
+    fn weights<M: Arith, T: Stored<Sum = F>, E: EdgeFunction<T>>(
+        &self,
+        (args, function): (&Args<'_, T>, E),
+        rows: [Chunks<'_, T>; TOGETHER],
+    ) -> [F; TOGETHER] {
+        let (own, keep, width) = (self.own, self.keep, args.target.n_cols);
+        let ends = Ends { own, rows, keep, end: End::Target, width };
+        let mut weights = function.inner::<M, TOGETHER>(&ends);
+        for (b, weight) in weights.iter_mut().enumerate() {
+            let e = self.e + b.min(self.count - 1);
+            *weight = function.value::<M>(*weight) * value_of::<T>(&args.a, e);
+        }
+        weights
     }
-    weights
+}
+
+/// Adds the first `count` of some rows, one after another.
+#[inline(always)]
+fn add_weighted<M: Arith, T: Stored>(
+    sums: &mut [Lanes<T::Sum>],
+    count: usize,
+    weights: [T::Sum; TOGETHER],
+    rows: [Chunks<'_, T>; TOGETHER],
+) {
+    if count == TOGETHER {
+        return add_rows::<M, T, TOGETHER>(sums, weights, rows);
+    }
+    for b in 0..count {
+        add_rows::<M, T, 1>(sums, [weights[b]], [rows[b]]);
+    }
+}
+
+/// A row's sums, and memory for copies of the rows at the other ends.
+type Copying<'a, T> = (&'a mut [Lanes<<T as Stored>::Sum>], [&'a mut Vec<[T; LANES]>; 2]);
+
+/// As the body does for a group, one entry after another, their rows copied where they must be.
+#[cold]
+fn add_at_end<M: Arith, T: Stored, E: EdgeFunction<T>>(
+    of: (&Args<'_, T>, E),
+    group: Group<'_, T::Sum>,
+    js: [usize; TOGETHER],
+    (sums, [copy, values_copy]): Copying<'_, T>,
+) {
+    for (b, &j) in js[..group.count].iter().enumerate() {
+        let row = row_or_copy(of.0.source, j, group.own.len(), copy);
+        let one = Group { e: group.e + b, count: 1, ..group };
+        let weight = one.weights::<M, T, E>(of, [row; TOGETHER])[0];
+        let values = row_or_copy(of.0.values, j, sums.len(), values_copy);
+        add_rows::<M, T, 1>(sums, [weight], [values]);
+    }
 }
 
 /// `a_e`.

@@ -24,7 +24,7 @@ use crate::isa::{Arith, Isa, per_isa};
 use crate::math::exp;
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
-use crate::rows::{LANES, Lanes};
+use crate::rows::{LANES, Lanes, wide};
 
 /// What is added to a denominator, as torch_geometric does.
 const EPSILON: f64 = 1e-16;
@@ -153,16 +153,18 @@ per_isa!(fn forward<[T: Stored], []>(part: Part<'_, T>) = forward_body);
 #[inline(always)]
 fn forward_body<M: Arith, T: Stored>(part: Part<'_, T>) {
     let heads = part.args.scores.n_cols;
+    let masks = masks();
     for i in part.span.rows.clone() {
         let place = part.place(i);
-        let (scores, out) = (&part.scores[place.clone()], &mut part.out[place]);
-        if scores.is_empty() {
+        if place.is_empty() {
             continue;
         }
+        let scores = Row::new(part.scores, place.clone(), &masks);
+        let out = &mut part.out[place];
         if LANES.is_multiple_of(heads) {
             softmax_of_lanes::<M, T>(scores, out, heads);
         } else {
-            softmax_of_heads::<M, T>(scores, out, heads);
+            softmax_of_heads::<M, T>(scores.numbers, out, heads);
         }
     }
 }
@@ -172,18 +174,59 @@ per_isa!(fn backward<[T: Stored], []>(part: Part<'_, T>) = backward_body);
 #[inline(always)]
 fn backward_body<M: Arith, T: Stored>(part: Part<'_, T>) {
     let heads = part.args.scores.n_cols;
+    let masks = masks();
     for i in part.span.rows.clone() {
         let place = part.place(i);
-        let (p, grads) = (&part.scores[place.clone()], &part.grads[place.clone()]);
-        let out = &mut part.out[place];
-        if p.is_empty() {
+        if place.is_empty() {
             continue;
         }
+        let p = Row::new(part.scores, place.clone(), &masks);
+        let grads = Row::new(part.grads, place.clone(), &masks);
+        let out = &mut part.out[place];
         if LANES.is_multiple_of(heads) {
-            gradient_of_lanes::<M, T>(p, grads, out, heads);
+            gradient_of_lanes::<M, T>([p, grads], out, heads);
         } else {
-            gradient_of_heads::<M, T>(p, grads, out, heads);
+            gradient_of_heads::<M, T>([p.numbers, grads.numbers], out, heads);
         }
+    }
+}
+
+/// Ones, then zeros: the 16 numbers that begin 16 - n places on keep n lanes.
+#[inline(always)]
+fn masks<F: Real>() -> [F; 2 * LANES] {
+    let mut masks = [F::ZERO; 2 * LANES];
+    masks[..LANES].fill(F::ONE);
+    masks
+}
+
+/// A row's numbers, and those from its last vector on that lie behind each other in memory.
+#[derive(Clone, Copy)]
+struct Row<'a, T: Stored> {
+    numbers: &'a [T],
+    last: &'a [T],
+    keep: &'a [T::Sum],
+}
+
+impl<'a, T: Stored> Row<'a, T> {
+    #[inline(always)]
+    fn new(all: &'a [T], place: std::ops::Range<usize>, masks: &'a [T::Sum; 2 * LANES]) -> Self {
+        let count = place.len() % LANES;
+        let last = &all[place.end - count..];
+        Row { numbers: &all[place], last, keep: &masks[LANES - count..] }
+    }
+
+    /// Its last, unfilled vector, with `fill` behind the row's end.
+    #[inline(always)]
+    fn rest(&self, fill: T::Sum) -> Lanes<T::Sum> {
+        let Some(chunk) = self.last.first_chunk::<LANES>() else {
+            return lanes_of(&self.last[..self.numbers.len() % LANES], fill);
+        };
+        let (mut lanes, keep) = (wide(chunk), &self.keep[..LANES]);
+        for l in 0..LANES {
+            let lane = lanes[l];
+            lanes[l] = if keep[l] > T::Sum::ZERO { lane } else { fill };
+        }
+        lanes
     }
 }
 
@@ -195,15 +238,47 @@ fn lanes_of<T: Stored>(numbers: &[T], fill: T::Sum) -> Lanes<T::Sum> {
     lanes
 }
 
+/// As many lanes as there is room for, eight at a time where they are.
+#[inline(always)]
+fn store_rest<T: Stored>(lanes: &Lanes<T::Sum>, out: &mut [T]) {
+    let mut narrow = [T::narrow(T::Sum::ZERO); LANES];
+    for l in 0..LANES {
+        narrow[l] = T::narrow(lanes[l]);
+    }
+    let (eights, rest) = out.as_chunks_mut::<8>();
+    let done = eights.len() * 8;
+    for (out, lanes) in eights.iter_mut().zip(narrow.as_chunks::<8>().0) {
+        *out = *lanes;
+    }
+    rest.iter_mut().zip(&narrow[done..]).for_each(|(out, lane)| *out = *lane);
+}
+
 /// Joins the lanes of each head; every lane then has its head's result.
 #[inline(always)]
-fn joined<F: Real>(mut lanes: Lanes<F>, heads: usize, join: impl Fn(F, F) -> F) -> Lanes<F> {
-    let mut distance = LANES / 2;
-    while distance >= heads {
-        lanes = std::array::from_fn(|l| join(lanes[l], lanes[(l + distance) % LANES]));
-        distance /= 2;
+fn joined<F: Real>(mut lanes: Lanes<F>, heads: usize, join: impl Fn(F, F) -> F + Copy) -> Lanes<F> {
+    if heads <= 8 {
+        lanes = step::<F, 8>(lanes, join);
+    }
+    if heads <= 4 {
+        lanes = step::<F, 4>(lanes, join);
+    }
+    if heads <= 2 {
+        lanes = step::<F, 2>(lanes, join);
+    }
+    if heads <= 1 {
+        lanes = step::<F, 1>(lanes, join);
     }
     lanes
+}
+
+/// Joins each lane with that `D` places on; a constant, so that it is one shuffle.
+#[inline(always)]
+fn step<F: Real, const D: usize>(lanes: Lanes<F>, join: impl Fn(F, F) -> F) -> Lanes<F> {
+    let mut joined = lanes;
+    for l in 0..LANES {
+        joined[l] = join(lanes[l], lanes[(l + D) % LANES]);
+    }
+    joined
 }
 
 /// Whether a result can be kept as it is until it is divided.
@@ -213,10 +288,9 @@ fn keeps_sums<T: Stored>() -> bool {
 }
 
 #[inline(always)]
-fn softmax_of_lanes<M: Arith, T: Stored>(scores: &[T], out: &mut [T], heads: usize) {
-    let (full, rest) = scores.as_chunks::<LANES>();
-    let lowest = T::Sum::NEG_INFINITY;
-    let rest_lanes = lanes_of(rest, lowest);
+fn softmax_of_lanes<M: Arith, T: Stored>(scores: Row<'_, T>, out: &mut [T], heads: usize) {
+    let full = scores.numbers.as_chunks::<LANES>().0;
+    let rest_lanes = scores.rest(T::Sum::NEG_INFINITY);
     let mut max = rest_lanes;
     for chunk in full {
         for l in 0..LANES {
@@ -233,12 +307,10 @@ fn softmax_of_lanes<M: Arith, T: Stored>(scores: &[T], out: &mut [T], heads: usi
     };
     let (out_full, out_rest) = out.as_chunks_mut::<LANES>();
     let rest_power = power(&rest_lanes);
-    let mut sum = [T::Sum::ZERO; LANES];
-    for l in 0..LANES {
-        sum[l] = if l < rest.len() { rest_power[l] } else { T::Sum::ZERO };
-    }
+    // Behind the row's end it is e^-∞ = 0, or NaN where the head's maximum and so all is NaN.
+    let mut sum = rest_power;
     for (chunk, out) in full.iter().zip(&mut *out_full) {
-        let power = power(&chunk.map(T::wide));
+        let power = power(&wide(chunk));
         for l in 0..LANES {
             sum[l] += power[l];
             if keeps_sums::<T>() {
@@ -247,16 +319,21 @@ fn softmax_of_lanes<M: Arith, T: Stored>(scores: &[T], out: &mut [T], heads: usi
         }
     }
     let sum = joined(sum, heads, |a, b| a + b);
-    let part = sum.map(|sum| T::Sum::ONE / (sum + T::Sum::of(EPSILON)));
+    let mut part = sum;
+    for l in 0..LANES {
+        part[l] = T::Sum::ONE / (sum[l] + T::Sum::of(EPSILON));
+    }
     for (chunk, out) in full.iter().zip(out_full) {
-        let power = if keeps_sums::<T>() { out.map(T::wide) } else { power(&chunk.map(T::wide)) };
+        let power = if keeps_sums::<T>() { wide(out) } else { power(&wide(chunk)) };
         for l in 0..LANES {
             out[l] = T::narrow(power[l] * part[l]);
         }
     }
-    for (l, out) in out_rest.iter_mut().enumerate() {
-        *out = T::narrow(rest_power[l] * part[l]);
+    let mut rest = rest_power;
+    for l in 0..LANES {
+        rest[l] *= part[l];
     }
+    store_rest(&rest, out_rest);
 }
 
 /// As [`softmax_of_lanes`], for up to 16 heads of an entry at a time.
@@ -291,11 +368,14 @@ fn softmax_of_heads<M: Arith, T: Stored>(scores: &[T], out: &mut [T], heads: usi
 }
 
 #[inline(always)]
-fn gradient_of_lanes<M: Arith, T: Stored>(p: &[T], grads: &[T], out: &mut [T], heads: usize) {
-    let ((p, p_rest), (grads, grads_rest)) = (p.as_chunks::<LANES>(), grads.as_chunks::<LANES>());
+fn gradient_of_lanes<M: Arith, T: Stored>(
+    [p, grads]: [Row<'_, T>; 2],
+    out: &mut [T],
+    heads: usize,
+) {
+    let (p_last, grads_last) = (p.rest(T::Sum::ZERO), grads.rest(T::Sum::ZERO));
+    let (p, grads) = (p.numbers.as_chunks::<LANES>().0, grads.numbers.as_chunks::<LANES>().0);
     let (out, out_rest) = out.as_chunks_mut::<LANES>();
-    let p_last = lanes_of(p_rest, T::Sum::ZERO);
-    let grads_last = lanes_of(grads_rest, T::Sum::ZERO);
     let mut sum = [T::Sum::ZERO; LANES];
     for l in 0..LANES {
         sum[l] = p_last[l] * grads_last[l];
@@ -311,14 +391,16 @@ fn gradient_of_lanes<M: Arith, T: Stored>(p: &[T], grads: &[T], out: &mut [T], h
             out[l] = T::narrow(p[l].wide() * (grad[l].wide() - sum[l]));
         }
     }
-    for (l, out) in out_rest.iter_mut().enumerate() {
-        *out = T::narrow(p_last[l] * (grads_last[l] - sum[l]));
+    let mut rest = p_last;
+    for l in 0..LANES {
+        rest[l] = p_last[l] * (grads_last[l] - sum[l]);
     }
+    store_rest(&rest, out_rest);
 }
 
 /// As [`gradient_of_lanes`], for up to 16 heads of an entry at a time.
 #[inline(always)]
-fn gradient_of_heads<M: Arith, T: Stored>(p: &[T], grads: &[T], out: &mut [T], heads: usize) {
+fn gradient_of_heads<M: Arith, T: Stored>([p, grads]: [&[T]; 2], out: &mut [T], heads: usize) {
     for first in (0..heads).step_by(LANES) {
         let count = LANES.min(heads - first);
         let tile = |row: &[T]| lanes_of(&row[first..first + count], T::Sum::ZERO);

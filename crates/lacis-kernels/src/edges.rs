@@ -148,11 +148,16 @@ pub fn in_caller_order<'a, T: Stored>(
     check_rows("in_caller_order", &a, &stored, &caller)?;
     let spans = spans_of_entries(&a, stored.n_cols);
     let task = Task { a, order: EdgeOrder::Caller, spans };
-    task.run(caller, threads, || (), |(), span, mut out| {
-        for (r, e) in span.entries.clone().enumerate() {
-            out.row_mut(r).copy_from_slice(stored.row(e));
-        }
-    });
+    task.run(
+        caller,
+        threads,
+        || (),
+        |(), span, mut out| {
+            for (r, e) in span.entries.clone().enumerate() {
+                out.row_mut(r).copy_from_slice(stored.row(e));
+            }
+        },
+    );
     Ok(())
 }
 
@@ -170,12 +175,17 @@ pub fn in_stored_order<'a, T: Stored>(
     check_rows("in_stored_order", &a, &caller, &stored)?;
     let spans = spans_of_entries(&a, caller.n_cols);
     let task = Task { a, order: EdgeOrder::Stored, spans };
-    task.run(stored, threads, || (), |(), span, mut out| {
-        for (r, e) in span.entries.clone().enumerate() {
-            let at = a.order.map_or(e, |order| order[e] as usize);
-            out.row_mut(r).copy_from_slice(caller.row(at));
-        }
-    });
+    task.run(
+        stored,
+        threads,
+        || (),
+        |(), span, mut out| {
+            for (r, e) in span.entries.clone().enumerate() {
+                let at = a.order.map_or(e, |order| order[e] as usize);
+                out.row_mut(r).copy_from_slice(caller.row(at));
+            }
+        },
+    );
     Ok(())
 }
 

@@ -81,11 +81,11 @@ fn body<M: Arith>(part: Part<'_>) -> f32 {
 #[inline(always)]
 fn read<const B: usize>(x: Mat<'_>, js: [usize; B], sums: &mut [Lanes<f32>; B]) {
     let chunks = x.n_cols.div_ceil(LANES);
-    let Some(rows) = rows_of(x, js, chunks) else { return };
-    for c in 0..chunks {
-        for b in 0..B {
+    let Some(rows) = rows_of(x, js, 0, chunks) else { return };
+    for (sums, row) in sums.iter_mut().zip(rows) {
+        for x in row {
             for l in 0..LANES {
-                sums[b][l] += rows[b][c][l];
+                sums[l] += x[l];
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Rows of features as vectors: what the kernels that look at both ends of an edge are made of.
 //!
 //! A row of `k` numbers is read as `⌈k / 16⌉` vectors. The last one reads past the row's end into
-//! the next row; sums that must not see it mask it out (`tail` numbers of it count). At the end of
+//! the next row; sums that must not see it mask it out. At the end of
 //! the memory, where nothing is to be read, it is copied instead.
 
 use crate::isa::Arith;
@@ -22,12 +22,35 @@ pub(crate) type Lanes<F> = [F; LANES];
 /// A row as vectors.
 pub(crate) type Chunks<'a, T> = &'a [[T; LANES]];
 
-/// How many of the last vector's numbers belong to a row of `width`.
-pub(crate) fn tail_of(width: usize) -> usize {
-    match width % LANES {
-        0 => LANES.min(width),
-        tail => tail,
+/// 1 for each of the last vector's numbers that belong to a row of `width`, else 0.
+///
+/// A mask in memory: from a count the compiler makes sixteen branches.
+#[inline(always)]
+pub(crate) fn keep_of<F: Real>(width: usize) -> Lanes<F> {
+    let tail = if width.is_multiple_of(LANES) { LANES } else { width % LANES };
+    let mut keep = [F::ZERO; LANES];
+    keep[..tail].fill(F::ONE);
+    keep
+}
+
+/// A vector to compute with.
+#[inline(always)]
+pub(crate) fn wide<T: Stored>(chunk: &[T; LANES]) -> Lanes<T::Sum> {
+    let mut lanes = [T::Sum::ZERO; LANES];
+    for l in 0..LANES {
+        lanes[l] = chunk[l].wide();
     }
+    lanes
+}
+
+/// 0 where `keep` is 0.
+#[inline(always)]
+pub(crate) fn kept<F: Real>(mut lanes: Lanes<F>, keep: &Lanes<F>) -> Lanes<F> {
+    for l in 0..LANES {
+        let lane = lanes[l];
+        lanes[l] = if keep[l] > F::ZERO { lane } else { F::ZERO };
+    }
+    lanes
 }
 
 /// The row as vectors of sums, 0 behind its end; its memory is used again.
@@ -35,7 +58,7 @@ pub(crate) fn tail_of(width: usize) -> usize {
 pub(crate) fn load<T: Stored>(row: &[T], own: &mut Vec<Lanes<T::Sum>>) {
     own.clear();
     let (full, rest) = row.as_chunks::<LANES>();
-    own.extend(full.iter().map(|chunk| chunk.map(T::wide)));
+    full.iter().for_each(|chunk| own.push(wide(chunk)));
     if !rest.is_empty() {
         let mut last = [T::Sum::ZERO; LANES];
         last.iter_mut().zip(rest).for_each(|(last, x)| *last = x.wide());
@@ -90,18 +113,29 @@ pub(crate) fn row_or_copy<'b, T: Stored>(
     }
 }
 
-/// The rows of `B` entries, unless one is at the end of the memory.
+/// The rows of `B` entries from a column on, unless one is at the end of the memory.
 #[inline(always)]
 pub(crate) fn rows_of<'a, T: Copy, const B: usize>(
     x: Mat<'a, T>,
     js: [usize; B],
+    col: usize,
     chunks: usize,
 ) -> Option<[Chunks<'a, T>; B]> {
     let mut rows: [Chunks<'a, T>; B] = [&[]; B];
     for b in 0..B {
-        rows[b] = chunks_of(x, js[b], 0, chunks)?;
+        rows[b] = chunks_of(x, js[b], col, chunks)?;
     }
     Some(rows)
+}
+
+/// The columns of `B` entries; where there are fewer, the last of them again.
+#[inline(always)]
+pub(crate) fn columns_of<const B: usize>(cols: &[u32]) -> [usize; B] {
+    let mut js = [0; B];
+    for (b, j) in js.iter_mut().enumerate() {
+        *j = cols[b.min(cols.len() - 1)] as usize;
+    }
+    js
 }
 
 /// Asks for row `j`, one line a vector, and the line of its last number.
@@ -165,7 +199,7 @@ impl Term for SquaredDifference {
     }
 }
 
-/// `Σ_c term(own_c, row_c)` for each of `B` rows, of whose last vector `tail` numbers count.
+/// `Σ_c term(own_c, row_c)` for each of `B` rows, of whose last vector `keep` says what counts.
 ///
 /// A vector of sums for each row, added up by a fixed tree: the result for a row does not depend
 /// on the rows it is computed with.
@@ -173,11 +207,11 @@ impl Term for SquaredDifference {
 pub(crate) fn sums<M: Arith, T: Stored, P: Term, const B: usize>(
     own: &[Lanes<T::Sum>],
     rows: [Chunks<'_, T>; B],
-    tail: usize,
+    keep: &Lanes<T::Sum>,
 ) -> [T::Sum; B] {
     let mut sums = [[T::Sum::ZERO; LANES]; B];
     let Some((last, own)) = own.split_last() else { return [T::Sum::ZERO; B] };
-    let rows = rows.map(|row| &row[..own.len() + 1]);
+    let rows = cut(rows, own.len() + 1);
     for (c, own) in own.iter().enumerate() {
         for b in 0..B {
             for l in 0..LANES {
@@ -186,10 +220,9 @@ pub(crate) fn sums<M: Arith, T: Stored, P: Term, const B: usize>(
         }
     }
     for b in 0..B {
-        let row = &rows[b][own.len()];
+        let x = kept(wide(&rows[b][own.len()]), keep);
         for l in 0..LANES {
-            let x = if l < tail { row[l].wide() } else { T::Sum::ZERO };
-            sums[b][l] = P::add::<M, T::Sum>(sums[b][l], last[l], x);
+            sums[b][l] = P::add::<M, T::Sum>(sums[b][l], last[l], x[l]);
         }
     }
     let mut totals = [T::Sum::ZERO; B];
@@ -197,6 +230,15 @@ pub(crate) fn sums<M: Arith, T: Stored, P: Term, const B: usize>(
         totals[b] = total(sums[b]);
     }
     totals
+}
+
+/// The first `len` vectors of each row: what need not be checked again.
+#[inline(always)]
+fn cut<T, const B: usize>(mut rows: [Chunks<'_, T>; B], len: usize) -> [Chunks<'_, T>; B] {
+    for row in &mut rows {
+        *row = &row[..len];
+    }
+    rows
 }
 
 /// The sum of a vector, halves first.
@@ -218,7 +260,7 @@ pub(crate) fn add_rows<M: Arith, T: Stored, const B: usize>(
     weights: [T::Sum; B],
     rows: [Chunks<'_, T>; B],
 ) {
-    let rows = rows.map(|row| &row[..sums.len()]);
+    let rows = cut(rows, sums.len());
     for (c, sums) in sums.iter_mut().enumerate() {
         let mut so_far = *sums;
         for b in 0..B {
@@ -238,7 +280,7 @@ pub(crate) fn add_slopes<M: Arith, T: Stored, P: Term, const B: usize>(
     weights: [T::Sum; B],
     rows: [Chunks<'_, T>; B],
 ) {
-    let rows = rows.map(|row| &row[..sums.len()]);
+    let rows = cut(rows, sums.len());
     for (c, (sums, own)) in sums.iter_mut().zip(own).enumerate() {
         let mut so_far = *sums;
         for b in 0..B {

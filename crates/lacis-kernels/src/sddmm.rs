@@ -31,7 +31,8 @@ use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
 use crate::rows::{
-    AHEAD, LANES, Lanes, Product, TOGETHER, ask_ahead, chunks_of, copied, load, sums, tail_of,
+    AHEAD, LANES, Lanes, Product, TOGETHER, ask_ahead, columns_of, copied, keep_of, load, rows_of,
+    sums,
 };
 
 /// Values to compute for each edge, their sizes checked.
@@ -163,16 +164,19 @@ pub fn run<'o, T: Stored>(
     Ok(())
 }
 
-/// A thread's own memory: the target's row, and a row at the end of the memory.
+/// A thread's own memory: the target's row, head by head, what counts of a head's last vector, and
+/// a row at the end of the memory.
 struct Scratch<T: Stored> {
     own: Vec<Lanes<T::Sum>>,
     head: Vec<Lanes<T::Sum>>,
+    keep: Lanes<T::Sum>,
     copy: Vec<[T; LANES]>,
 }
 
 impl<T: Stored> Default for Scratch<T> {
     fn default() -> Self {
-        Scratch { own: Vec::new(), head: Vec::new(), copy: Vec::new() }
+        let keep = [T::Sum::ZERO; LANES];
+        Scratch { own: Vec::new(), head: Vec::new(), keep, copy: Vec::new() }
     }
 }
 
@@ -190,6 +194,7 @@ per_isa!(fn dots<[T: Stored], []>(part: Part<'_, T>) = dots_body);
 fn dots_body<M: Arith, T: Stored>(part: Part<'_, T>) {
     let Part { args, span, mut out, scratch } = part;
     let width = args.u.n_cols / args.heads;
+    scratch.keep = keep_of(width);
     for i in span.rows.clone() {
         let entries = span.row(&args.a, i);
         if entries.is_empty() {
@@ -221,49 +226,44 @@ fn dots_of_row<M: Arith, T: Stored>(
 ) {
     let (cols, scale) = (args.a.cols, args.row_scale(row.i));
     let mut e = row.entries.start;
-    while e + TOGETHER <= row.entries.end {
-        for b in 0..TOGETHER {
+    while e < row.entries.end {
+        let count = TOGETHER.min(row.entries.end - e);
+        for b in 0..count {
             ask_ahead(args.v, cols, e + AHEAD + b);
         }
-        let js: [usize; TOGETHER] = std::array::from_fn(|b| cols[e + b] as usize);
-        let found = dots_of::<M, T, TOGETHER>(args, js, scratch, |b, h, dot| {
-            out.data[(e + b - row.first) * out.stride + h] = dot * scale * args.col_scale(js[b]);
-        });
-        if !found {
-            break;
+        let js = columns_of::<TOGETHER>(&cols[e..e + count]);
+        let first = (e - row.first) * out.stride;
+        let mut write = |b: usize, h: usize, dot: T::Sum| {
+            out.data[first + b * out.stride + h] = dot * scale * args.col_scale(js[b]);
+        };
+        if !dots_of::<M, T>(args, js, scratch, |b, h, dot| {
+            if b < count {
+                write(b, h, dot)
+            }
+        }) {
+            for (b, &j) in js[..count].iter().enumerate() {
+                dots_at_end::<M, T>(args, j, scratch, |h, dot| write(b, h, dot));
+            }
         }
-        e += TOGETHER;
-    }
-    for e in e..row.entries.end {
-        ask_ahead(args.v, cols, e + AHEAD);
-        let j = cols[e] as usize;
-        let scale = scale * args.col_scale(j);
-        let mut write = |h, dot| out.data[(e - row.first) * out.stride + h] = dot * scale;
-        if !dots_of::<M, T, 1>(args, [j], scratch, |_, h, dot| write(h, dot)) {
-            dots_at_end::<M, T>(args, j, scratch, write);
-        }
+        e += count;
     }
 }
 
-/// Gives `write` the dot of each of `B` rows and each head; gives nothing and says so when a row
-/// is at the end of the memory.
+/// Gives `write` the dot of each of the rows and each head, or says that one of them is at the end
+/// of the memory.
 #[inline(always)]
-fn dots_of<M: Arith, T: Stored, const B: usize>(
+fn dots_of<M: Arith, T: Stored>(
     args: &Args<'_, T>,
-    js: [usize; B],
+    js: [usize; TOGETHER],
     scratch: &Scratch<T>,
     mut write: impl FnMut(usize, usize, T::Sum),
 ) -> bool {
     let width = args.u.n_cols / args.heads;
     let chunks = width.div_ceil(LANES);
-    let last = (args.heads - 1) * width;
-    if js.iter().any(|&j| chunks_of(args.v, j, last, chunks).is_none()) {
-        return false;
-    }
     for h in 0..args.heads {
-        let rows = js.map(|j| chunks_of(args.v, j, h * width, chunks).unwrap_or_default());
+        let Some(rows) = rows_of(args.v, js, h * width, chunks) else { return false };
         let own = &scratch.own[h * chunks..][..chunks];
-        let dots = sums::<M, T, Product, B>(own, rows, tail_of(width));
+        let dots = sums::<M, T, Product, TOGETHER>(own, rows, &scratch.keep);
         for (b, dot) in dots.into_iter().enumerate() {
             write(b, h, dot);
         }
@@ -283,7 +283,7 @@ fn dots_at_end<M: Arith, T: Stored>(
     for h in 0..args.heads {
         let row = copied(args.v, (j, h * width), chunks, &mut scratch.copy);
         let own = &scratch.own[h * chunks..][..chunks];
-        write(h, sums::<M, T, Product, 1>(own, [row], tail_of(width))[0]);
+        write(h, sums::<M, T, Product, TOGETHER>(own, [row; TOGETHER], &scratch.keep)[0]);
     }
 }
 
@@ -314,6 +314,7 @@ impl Pair for Mul {
 per_isa!(fn pairs<[T: Stored, P: Pair], []>(part: Part<'_, T>) = pairs_body);
 
 #[inline(always)]
+#[allow(clippy::extra_unused_type_parameters, reason = "per_isa! gives every body its arithmetic")]
 fn pairs_body<M: Arith, T: Stored, P: Pair>(part: Part<'_, T>) {
     let Part { args, span, mut out, .. } = part;
     for i in span.rows.clone() {

@@ -7,8 +7,7 @@ use lacis_core::reference::{
 };
 use lacis_core::{Csr, Dense, Threads};
 use lacis_kernels::edge::{
-    self, OfRows, RowFunction, SIGMOID_OF_DOT, SQUARED_DISTANCE, source_gradients,
-    target_gradients,
+    self, OfRows, RowFunction, SIGMOID_OF_DOT, SQUARED_DISTANCE, source_gradients, target_gradients,
 };
 use lacis_kernels::{EdgeOrder, Isa, Mat, MatMut, Stored, edge_softmax, roof};
 
@@ -205,9 +204,7 @@ fn a_replay_reads_everything_once() {
     }
     let (x, one) = (dense::<f32>(11, 3, 1), Threads::one());
     let mut short = Dense::zeros(12, 3);
-    assert!(
-        roof::replay(Isa::best(), a.view(), (&x).into(), (&mut short).into(), &one).is_err()
-    );
+    assert!(roof::replay(Isa::best(), a.view(), (&x).into(), (&mut short).into(), &one).is_err());
 }
 
 #[test]

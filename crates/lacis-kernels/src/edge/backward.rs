@@ -20,8 +20,8 @@ use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
 use crate::rows::{
-    AHEAD, Chunks, LANES, Lanes, Product, TOGETHER, add_rows, ask_ahead, load, row_or_copy,
-    rows_of, store, sums, tail_of,
+    AHEAD, Chunks, LANES, Lanes, Product, TOGETHER, add_rows, ask_ahead, columns_of, keep_of, load,
+    row_or_copy, rows_of, store, sums,
 };
 
 /// The operands and the gradient of `y`, sizes checked.
@@ -165,6 +165,7 @@ per_isa!(fn compiled<[T: Stored, E: EdgeFunction<T>], []>(part: Part<'_, T, E>) 
 fn body<M: Arith, T: Stored, E: EdgeFunction<T>>(part: Part<'_, T, E>) {
     let Part { side, function, span, mut outputs, scratch } = part;
     let Scratch { own, sums, copies: [copy, values_copy] } = scratch;
+    let keep = [keep_of(side.own[0].n_cols), keep_of(side.own[1].n_cols)];
     for i in span.rows.clone() {
         for s in 0..2 {
             load(side.own[s].row(i), &mut own[s]);
@@ -173,7 +174,8 @@ fn body<M: Arith, T: Stored, E: EdgeFunction<T>>(part: Part<'_, T, E>) {
         }
         let chunks = [own[0].len(), own[1].len()];
         let wants_values = outputs.values.is_some();
-        let mut row = Row { side, function, own: &*own, sums: &mut *sums, wants_values };
+        let mut row =
+            Row { side, function, own: &*own, sums: &mut *sums, keep: &keep, wants_values };
         let entries = side.a.row(i);
         let mut write = |e: usize, weight| {
             if let Some(out) = outputs.weights.get_mut(e - span.entries.start) {
@@ -183,9 +185,9 @@ fn body<M: Arith, T: Stored, E: EdgeFunction<T>>(part: Part<'_, T, E>) {
         let mut e = entries.start;
         while e + TOGETHER <= entries.end {
             row.ask(e + AHEAD, TOGETHER);
-            let js: [usize; TOGETHER] = std::array::from_fn(|b| side.a.cols[e + b] as usize);
-            let Some(rows) = rows_of(side.other[0], js, chunks[0]) else { break };
-            let Some(values) = rows_of(side.other[1], js, chunks[1]) else { break };
+            let js = columns_of::<TOGETHER>(&side.a.cols[e..e + TOGETHER]);
+            let Some(rows) = rows_of(side.other[0], js, 0, chunks[0]) else { break };
+            let Some(values) = rows_of(side.other[1], js, 0, chunks[1]) else { break };
             let weights = row.add::<M, TOGETHER>(e, rows, values);
             weights.into_iter().enumerate().for_each(|(b, weight)| write(e + b, weight));
             e += TOGETHER;
@@ -210,6 +212,7 @@ struct Row<'a, T: Stored, E> {
     function: E,
     own: &'a [Vec<Lanes<T::Sum>>; 2],
     sums: &'a mut [Vec<Lanes<T::Sum>>; 2],
+    keep: &'a [Lanes<T::Sum>; 2],
     wants_values: bool,
 }
 
@@ -223,10 +226,11 @@ impl<T: Stored, E: EdgeFunction<T>> Row<'_, T, E> {
         values: [Chunks<'_, T>; B],
     ) -> [T::Sum; B] {
         let [own, own_values] = self.own;
-        let [widths, value_widths] = self.side.own.map(|x| x.n_cols);
-        let ends = Ends { own, rows, end: self.side.end, width: widths };
+        let [keep, keep_values] = self.keep;
+        let (end, width) = (self.side.end, self.side.own[0].n_cols);
+        let ends = Ends { own, rows, keep, end, width };
         let inner = self.function.inner::<M, B>(&ends);
-        let dots = sums::<M, T, Product, B>(own_values, values, tail_of(value_widths));
+        let dots = sums::<M, T, Product, B>(own_values, values, keep_values);
         let [mut scales, mut factors, mut weights] = [dots; 3];
         for b in 0..B {
             let (a, f) = (value_of::<T>(&self.side.a, e + b), self.function.value::<M>(inner[b]));

@@ -7,7 +7,7 @@
 use crate::isa::Arith;
 use crate::math;
 use crate::real::{Real, Stored};
-use crate::rows::{Chunks, Lanes, Product, SquaredDifference, add_slopes, sums, tail_of};
+use crate::rows::{Chunks, Lanes, Product, SquaredDifference, add_slopes, sums};
 
 /// A function of one number.
 pub trait Scalar: Copy + Send + Sync {
@@ -69,11 +69,12 @@ pub enum End {
     Source,
 }
 
-/// The rows at the ends of `B` edges that share one end: that one's, the others', which end is
-/// shared, how wide they are.
+/// The rows at the ends of `B` edges that share one end: that one's, the others', what counts of
+/// their last vector, which end is shared, how wide they are.
 pub struct Ends<'a, T: Stored, const B: usize> {
     pub(crate) own: &'a [Lanes<T::Sum>],
     pub(crate) rows: [Chunks<'a, T>; B],
+    pub(crate) keep: &'a Lanes<T::Sum>,
     pub(crate) end: End,
     pub(crate) width: usize,
 }
@@ -117,7 +118,7 @@ macro_rules! of_terms {
         impl<T: Stored, S: Scalar> EdgeFunction<T> for $type<S> {
             #[inline(always)]
             fn inner<M: Arith, const B: usize>(self, ends: &Ends<'_, T, B>) -> [T::Sum; B] {
-                sums::<M, T, $term, B>(ends.own, ends.rows, tail_of(ends.width))
+                sums::<M, T, $term, B>(ends.own, ends.rows, ends.keep)
             }
 
             #[inline(always)]
@@ -168,10 +169,10 @@ impl<F: Real, R: RowFunction<F>> EdgeFunction<F> for OfRows<R> {
         sums: &mut [Lanes<F>],
     ) {
         let sums = &mut sums.as_flattened_mut()[..ends.width];
-        for b in 0..B {
+        for (b, scale) in scales.into_iter().enumerate() {
             match ends.end {
-                End::Target => self.0.add_target_gradient(ends.of(b), scales[b], sums),
-                End::Source => self.0.add_source_gradient(ends.of(b), scales[b], sums),
+                End::Target => self.0.add_target_gradient(ends.of(b), scale, sums),
+                End::Source => self.0.add_source_gradient(ends.of(b), scale, sums),
             }
         }
     }

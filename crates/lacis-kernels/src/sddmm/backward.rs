@@ -21,7 +21,7 @@ use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
 use crate::rows::{
-    AHEAD, LANES, Lanes, TOGETHER, add_rows, ask_ahead, chunks_of, copied, store,
+    AHEAD, LANES, Lanes, TOGETHER, add_rows, ask_ahead, columns_of, copied, rows_of, store,
 };
 
 /// A gradient to compute, its sizes checked.
@@ -159,29 +159,27 @@ fn add<M: Arith, T: Stored, const B: usize>(
 ) -> bool {
     let width = args.x.n_cols / args.heads;
     let chunks = width.div_ceil(LANES);
-    let js: [usize; B] = std::array::from_fn(|b| args.a.cols[e + b] as usize);
-    let last = (args.heads - 1) * width;
-    if js.iter().any(|&j| chunks_of(args.x, j, last, chunks).is_none()) {
+    let js = columns_of::<B>(&args.a.cols[e..e + B]);
+    // Where the last head's columns can be read, so can all others'.
+    if rows_of(args.x, js, (args.heads - 1) * width, chunks).is_none() {
         return false;
     }
-    let grads: [&[T::Sum]; B] = std::array::from_fn(|b| args.grad_of(e + b));
     for b in 0..B {
         ask_ahead(args.x, args.a.cols, e + AHEAD + b);
     }
     for h in 0..args.heads {
-        let rows = js.map(|j| chunks_of(args.x, j, h * width, chunks).unwrap_or_default());
-        let sums = &mut scratch.sums[h * chunks..][..chunks];
-        add_rows::<M, T, B>(sums, grads.map(|grad| grad[h]), rows);
+        let Some(rows) = rows_of(args.x, js, h * width, chunks) else { return false };
+        let mut weights = [T::Sum::ZERO; B];
+        for (b, weight) in weights.iter_mut().enumerate() {
+            *weight = args.grad_of(e + b)[h];
+        }
+        add_rows::<M, T, B>(&mut scratch.sums[h * chunks..][..chunks], weights, rows);
     }
     true
 }
 
 #[inline(always)]
-fn add_at_end<M: Arith, T: Stored>(
-    args: &BackwardArgs<'_, T>,
-    e: usize,
-    scratch: &mut Scratch<T>,
-) {
+fn add_at_end<M: Arith, T: Stored>(args: &BackwardArgs<'_, T>, e: usize, scratch: &mut Scratch<T>) {
     let width = args.x.n_cols / args.heads;
     let chunks = width.div_ceil(LANES);
     let j = args.a.cols[e] as usize;

@@ -25,7 +25,7 @@ use crate::edges::{EdgeOrder, Span, Task, spans_of_rows};
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::Mat;
 use crate::real::{Real, Stored};
-use crate::rows::{AHEAD, LANES, Lanes, ask_ahead, load, row_or_copy, tail_of, total};
+use crate::rows::{AHEAD, LANES, Lanes, ask_ahead, keep_of, load, row_or_copy, total};
 
 /// A gradient to compute, its sizes checked.
 #[derive(Clone, Copy, Debug)]
@@ -185,11 +185,11 @@ fn evenly_body<M: Arith, T: Stored>(part: Part<'_, T>) {
         let scale = args.dots.row_scale(i);
         let lost = args.ties == Ties::SplitWithInitialZero;
         for (c, grad) in scratch.grad.iter_mut().enumerate() {
-            for l in 0..LANES {
+            for (l, grad) in grad.iter_mut().enumerate() {
                 let zero = lost && scratch.best[c][l] == T::Sum::ZERO;
                 let extra = if zero { T::Sum::ONE } else { T::Sum::ZERO };
                 // No message equals NaN: 0 parts make what each gets infinite or NaN.
-                grad[l] = grad[l] * scale / (scratch.count[c][l] + extra);
+                *grad = *grad * scale / (scratch.count[c][l] + extra);
             }
         }
         dots_of_best::<M, T>(args, entries, scratch, &mut out[..], span.entries.start);
@@ -198,11 +198,7 @@ fn evenly_body<M: Arith, T: Stored>(part: Part<'_, T>) {
 
 /// The best of each column over a row's messages, and how many are as good; 0 for NaN.
 #[inline(always)]
-fn find_best<T: Stored>(
-    args: &ValuesArgs<'_, T>,
-    entries: Range<usize>,
-    scratch: &mut Scratch<T>,
-) {
+fn find_best<T: Stored>(args: &ValuesArgs<'_, T>, entries: Range<usize>, scratch: &mut Scratch<T>) {
     let chunks = args.dots.v.n_cols.div_ceil(LANES);
     let Scratch { best, count, copy, .. } = scratch;
     best.clear();
@@ -234,19 +230,19 @@ fn dots_of_best<M: Arith, T: Stored>(
     first: usize,
 ) {
     let Scratch { best, grad, copy, .. } = scratch;
-    let tail = tail_of(args.dots.v.n_cols);
+    let (all, some) = (keep_of(LANES), keep_of(args.dots.v.n_cols));
     let last = best.len().saturating_sub(1);
     for_messages(args, entries, copy, |e, weight, row| {
         let mut sums = [T::Sum::ZERO; LANES];
         for (c, ((best, grad), x)) in best.iter().zip(grad.iter()).zip(row).enumerate() {
-            let counts = if c == last { tail } else { LANES };
+            let keep: &Lanes<T::Sum> = if c == last { &some } else { &all };
             for l in 0..LANES {
-                let x = if l < counts { x[l].wide() } else { T::Sum::ZERO };
+                let x = x[l].wide();
                 // What is not best gets 0 times the gradient, which is not 0 for infinity and NaN.
                 let none = grad[l] * T::Sum::ZERO;
                 let gets = if weight * x == best[l] { grad[l] } else { none };
-                let gets = if l < counts { gets } else { T::Sum::ZERO };
-                sums[l] = M::mul_add(gets, x, sums[l]);
+                let sum = M::mul_add(gets, x, sums[l]);
+                sums[l] = if keep[l] > T::Sum::ZERO { sum } else { sums[l] };
             }
         }
         out[e - first] = total(sums) * args.dots.col_scale(args.dots.a.cols[e] as usize);
@@ -317,8 +313,10 @@ fn products_body<M: Arith, T: Stored>(part: Part<'_, T>) {
         load(args.dots.u.row(i), &mut scratch.grad);
         let scale = args.dots.row_scale(i);
         for c in 0..scratch.grad.len() {
-            let grad = scratch.grad[c].map(|grad| grad * scale);
-            let tile = Tile { col: c * LANES, counts: LANES.min(width - c * LANES), grad };
+            let mut grad = scratch.grad[c];
+            grad.iter_mut().for_each(|grad| *grad *= scale);
+            let counts = LANES.min(width - c * LANES);
+            let tile = Tile { col: c * LANES, counts, keep: keep_of(counts), grad };
             let out = &mut out[entries.start - span.entries.start..][..entries.len()];
             others::<M, T>(args, entries.clone(), &tile, (scratch, out));
         }
@@ -329,6 +327,7 @@ fn products_body<M: Arith, T: Stored>(part: Part<'_, T>) {
 struct Tile<F> {
     col: usize,
     counts: usize,
+    keep: Lanes<F>,
     grad: Lanes<F>,
 }
 
@@ -360,10 +359,10 @@ fn others<M: Arith, T: Stored>(
         let (j, row) = (cols[e] as usize, row_of(e));
         let mut sums = [T::Sum::ZERO; LANES];
         for l in 0..LANES {
-            sums[l] = tile.grad[l] * (before[l] * after[l]) * row[l];
-            sums[l] = if l < tile.counts { sums[l] } else { T::Sum::ZERO };
+            let sum = tile.grad[l] * (before[l] * after[l]) * row[l];
+            sums[l] = if tile.keep[l] > T::Sum::ZERO { sum } else { T::Sum::ZERO };
             after[l] *= args.weight(e, j) * row[l];
         }
-        *out += total(sums) * args.dots.col_scale(j);
+        *out = M::mul_add(total(sums), args.dots.col_scale(j), *out);
     }
 }
