@@ -95,7 +95,7 @@ fn every_matrix_in_both_orders() {
 
 #[test]
 fn spans_that_begin_within_a_hub_and_many_blocks() {
-    let a = ordered(500, 300, 150_000);
+    let a = ordered(500, 300, 70_000);
     ORDERS.iter().for_each(|&order| check::<f32>(&a, 3, order));
 }
 
@@ -196,13 +196,17 @@ fn quarters<T: Element>(n_rows: usize, n_cols: usize, seed: u64) -> Dense<T> {
     Dense::from_fn(n_rows, n_cols, |i, j| value(i, j) * 0.25)
 }
 
-fn check_values<T: Stored>(a: &Csr, k: usize, scaled: bool) {
+fn check_values<T: Stored>(a: &Csr, k: usize, scaled: bool, reduces: &[Reduce]) {
     let (x, dy) = (quarters::<T>(a.n_cols(), k, 6), quarters::<T>(a.n_rows(), k, 7));
     let left: Vec<f64> = (0..a.n_rows()).map(|i| 0.5 + (i % 5) as f64 * 0.25).collect();
     let right: Vec<f64> = (0..a.n_cols()).map(|j| 1.5 - (j % 3) as f64 * 0.5).collect();
     let narrow = |v: &[f64]| -> Vec<T::Sum> { v.iter().map(|&v| T::Sum::from_f64(v)).collect() };
     let scales = scaled.then(|| (narrow(&left), narrow(&right)));
-    for (reduce, ties) in Reduce::ALL.iter().flat_map(|r| TIES.map(|ties| (*r, ties))) {
+    for (reduce, ties) in reduces.iter().flat_map(|r| TIES.map(|ties| (*r, ties))) {
+        // Only a maximum or minimum has ties.
+        if !matches!(reduce, Reduce::Max | Reduce::Min) && ties != Ties::SplitEvenly {
+            continue;
+        }
         let mut spmm = Spmm { ties, ..Spmm::new(reduce) };
         let mut args = ValuesArgs::<T>::new(a.view(), &x, &dy, reduce).unwrap().ties(ties);
         if let Some((l, r)) = &scales {
@@ -230,13 +234,14 @@ fn check_values<T: Stored>(a: &Csr, k: usize, scaled: bool) {
 #[test]
 fn gradients_of_edge_values_for_every_reduce() {
     for a in cases::matrices(true).iter().chain(&[ordered(20, 15, 200)]) {
-        check_values::<f32>(a, 5, false);
-        check_values::<f32>(a, 33, true);
-        check_values::<f64>(a, 17, true);
-        check_values::<bf16>(a, 16, false);
+        check_values::<f32>(a, 5, false, &Reduce::ALL);
+        check_values::<f32>(a, 33, true, &Reduce::ALL);
+        check_values::<f64>(a, 17, true, &Reduce::ALL);
+        check_values::<bf16>(a, 16, false, &Reduce::ALL);
     }
-    check_values::<f32>(&cases::matrix(9, 9, 40, false), 0, false);
-    check_values::<f32>(&ordered(300, 300, 40_000), 2, true);
+    check_values::<f32>(&cases::matrix(9, 9, 40, false), 0, false, &Reduce::ALL);
+    let hub = ordered(300, 300, 40_000);
+    check_values::<f32>(&hub, 2, true, &[Reduce::Mean, Reduce::Max, Reduce::Min]);
 }
 
 #[test]

@@ -14,13 +14,13 @@
 use lacis_core::error::same_size;
 use lacis_core::{CsrView, Result, Threads};
 
-use super::{Args, EdgeFunction, End, Ends, value_of};
+use super::{Args, EdgeFunction, End, Ends, add_weighted, value_of};
 use crate::edges::{Span, spans_of_rows};
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
 use crate::rows::{
-    AHEAD, Chunks, LANES, Lanes, Product, TOGETHER, add_rows, ask_ahead, columns_of, keep_of, load,
+    AHEAD, Chunks, LANES, Lanes, Product, TOGETHER, ask_ahead, columns_of, keep_of, load,
     row_or_copy, rows_of, store, sums,
 };
 
@@ -177,27 +177,28 @@ fn body<M: Arith, T: Stored, E: EdgeFunction<T>>(part: Part<'_, T, E>) {
         let mut row =
             Row { side, function, own: &*own, sums: &mut *sums, keep: &keep, wants_values };
         let entries = side.a.row(i);
-        let mut write = |e: usize, weight| {
-            if let Some(out) = outputs.weights.get_mut(e - span.entries.start) {
-                *out = weight;
-            }
-        };
+        let weights_of = |e: usize| e - span.entries.start;
         let mut e = entries.start;
-        while e + TOGETHER <= entries.end {
-            row.ask(e + AHEAD, TOGETHER);
-            let js = columns_of::<TOGETHER>(&side.a.cols[e..e + TOGETHER]);
-            let Some(rows) = rows_of(side.other[0], js, 0, chunks[0]) else { break };
-            let Some(values) = rows_of(side.other[1], js, 0, chunks[1]) else { break };
-            let weights = row.add::<M, TOGETHER>(e, rows, values);
-            weights.into_iter().enumerate().for_each(|(b, weight)| write(e + b, weight));
-            e += TOGETHER;
-        }
-        for e in e..entries.end {
-            row.ask(e + AHEAD, 1);
-            let j = side.a.cols[e] as usize;
-            let rows = row_or_copy(side.other[0], j, chunks[0], copy);
-            let values = row_or_copy(side.other[1], j, chunks[1], values_copy);
-            write(e, row.add::<M, 1>(e, [rows], [values])[0]);
+        while e < entries.end {
+            let count = TOGETHER.min(entries.end - e);
+            row.ask(e + AHEAD, count);
+            let js = columns_of::<TOGETHER>(&side.a.cols[e..e + count]);
+            let rows = rows_of(side.other[0], js, 0, chunks[0]);
+            let values = rows_of(side.other[1], js, 0, chunks[1]);
+            let mut weights = [T::Sum::ZERO; TOGETHER];
+            if let (Some(rows), Some(values)) = (rows, values) {
+                weights = row.add::<M>((e, count), rows, values);
+            } else {
+                for b in 0..count {
+                    let rows = row_or_copy(side.other[0], js[b], chunks[0], copy);
+                    let values = row_or_copy(side.other[1], js[b], chunks[1], values_copy);
+                    weights[b] = row.add::<M>((e + b, 1), [rows; _], [values; _])[0];
+                }
+            }
+            if let Some(out) = outputs.weights.get_mut(weights_of(e)..weights_of(e + count)) {
+                out.copy_from_slice(&weights[..count]);
+            }
+            e += count;
         }
         store(&sums[0], outputs.grad.row_mut(i - span.rows.start));
         if let Some(values) = &mut outputs.values {
@@ -216,33 +217,49 @@ struct Row<'a, T: Stored, E> {
     wants_values: bool,
 }
 
-impl<T: Stored, E: EdgeFunction<T>> Row<'_, T, E> {
-    /// Adds the entries from `e` on; returns the gradients of their weights.
+impl<'a, T: Stored, E: EdgeFunction<T>> Row<'a, T, E> {
+    /// Adds `count` entries from `e` on; returns the gradients of their weights. Where they are
+    /// fewer than the rows, the last ones are not added.
     #[inline(always)]
-    fn add<M: Arith, const B: usize>(
+    fn add<M: Arith>(
         &mut self,
-        e: usize,
-        rows: [Chunks<'_, T>; B],
-        values: [Chunks<'_, T>; B],
-    ) -> [T::Sum; B] {
-        let [own, own_values] = self.own;
-        let [keep, keep_values] = self.keep;
-        let (end, width) = (self.side.end, self.side.own[0].n_cols);
-        let ends = Ends { own, rows, keep, end, width };
-        let inner = self.function.inner::<M, B>(&ends);
-        let dots = sums::<M, T, Product, B>(own_values, values, keep_values);
+        (e, count): (usize, usize),
+        rows: [Chunks<'_, T>; TOGETHER],
+        values: [Chunks<'_, T>; TOGETHER],
+    ) -> [T::Sum; TOGETHER] {
+        let ends = self.ends(rows);
+        let inner = self.function.inner::<M, TOGETHER>(&ends);
+        let dots = sums::<M, T, Product, TOGETHER>(&self.own[1], values, &self.keep[1]);
         let [mut scales, mut factors, mut weights] = [dots; 3];
-        for b in 0..B {
-            let (a, f) = (value_of::<T>(&self.side.a, e + b), self.function.value::<M>(inner[b]));
+        for b in 0..TOGETHER {
+            let a = value_of::<T>(&self.side.a, e + b.min(count - 1));
+            let f = self.function.value::<M>(inner[b]);
             scales[b] = a * dots[b];
             factors[b] = a * f;
             weights[b] = dots[b] * f;
         }
-        self.function.add_gradients::<M, B>(&ends, inner, scales, &mut self.sums[0]);
+        if count == TOGETHER {
+            self.function.add_gradients::<M, TOGETHER>(&ends, inner, scales, &mut self.sums[0]);
+        } else {
+            for b in 0..count {
+                let (ends, inner) = (self.ends([rows[b]]), [inner[b]]);
+                let sums = &mut self.sums[0];
+                self.function.add_gradients::<M, 1>(&ends, inner, [scales[b]], sums);
+            }
+        }
         if self.wants_values {
-            add_rows::<M, T, B>(&mut self.sums[1], factors, values);
+            add_weighted::<M, T>(&mut self.sums[1], count, factors, values);
         }
         weights
+    }
+
+    #[inline(always)]
+    fn ends<'r, const B: usize>(&self, rows: [Chunks<'r, T>; B]) -> Ends<'r, T, B>
+    where
+        'a: 'r,
+    {
+        let (end, width) = (self.side.end, self.side.own[0].n_cols);
+        Ends { own: &self.own[0], rows, keep: &self.keep[0], end, width }
     }
 
     /// Asks for the rows of some entries from `e` on.

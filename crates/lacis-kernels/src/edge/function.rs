@@ -17,38 +17,6 @@ pub trait Scalar: Copy + Send + Sync {
     fn slope<M: Arith, F: Real>(self, s: F) -> F;
 }
 
-/// `s` itself.
-#[derive(Clone, Copy, Debug)]
-pub struct Identity;
-
-impl Scalar for Identity {
-    #[inline(always)]
-    fn value<M: Arith, F: Real>(self, s: F) -> F {
-        s
-    }
-
-    #[inline(always)]
-    fn slope<M: Arith, F: Real>(self, _: F) -> F {
-        F::ONE
-    }
-}
-
-/// `1 / (1 + e^-s)`.
-#[derive(Clone, Copy, Debug)]
-pub struct Sigmoid;
-
-impl Scalar for Sigmoid {
-    #[inline(always)]
-    fn value<M: Arith, F: Real>(self, s: F) -> F {
-        math::sigmoid::<M, F>(s)
-    }
-
-    #[inline(always)]
-    fn slope<M: Arith, F: Real>(self, s: F) -> F {
-        math::sigmoid::<M, F>(s) * math::sigmoid::<M, F>(-s)
-    }
-}
-
 /// A function of the rows `x` of an edge's target and `z` of its source that is not one of their
 /// dot or distance.
 pub trait RowFunction<F: Real>: Copy + Send + Sync {
@@ -94,6 +62,38 @@ pub trait EdgeFunction<T: Stored>: Copy + Send + Sync {
         scales: [T::Sum; B],
         sums: &mut [Lanes<T::Sum>],
     );
+}
+
+/// `s` itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity;
+
+impl Scalar for Identity {
+    #[inline(always)]
+    fn value<M: Arith, F: Real>(self, s: F) -> F {
+        s
+    }
+
+    #[inline(always)]
+    fn slope<M: Arith, F: Real>(self, _: F) -> F {
+        F::ONE
+    }
+}
+
+/// `1 / (1 + e^-s)`.
+#[derive(Clone, Copy, Debug)]
+pub struct Sigmoid;
+
+impl Scalar for Sigmoid {
+    #[inline(always)]
+    fn value<M: Arith, F: Real>(self, s: F) -> F {
+        math::sigmoid::<M, F>(s)
+    }
+
+    #[inline(always)]
+    fn slope<M: Arith, F: Real>(self, s: F) -> F {
+        math::sigmoid::<M, F>(s) * math::sigmoid::<M, F>(-s)
+    }
 }
 
 /// `f(x · z)`.
