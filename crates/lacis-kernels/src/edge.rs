@@ -182,9 +182,12 @@ impl<F: Real> Group<'_, F> {
         let (own, keep, width) = (self.own, self.keep, args.target.n_cols);
         let ends = Ends { own, rows, keep, end: End::Target, width };
         let mut weights = function.inner::<M, TOGETHER>(&ends);
+        // A loop of its own, so that it is a vector's.
+        for weight in &mut weights {
+            *weight = function.value::<M>(*weight);
+        }
         for (b, weight) in weights.iter_mut().enumerate() {
-            let e = self.e + b.min(self.count - 1);
-            *weight = function.value::<M>(*weight) * value_of::<T>(&args.a, e);
+            *weight *= value_of::<T>(&args.a, self.e + b.min(self.count - 1));
         }
         weights
     }

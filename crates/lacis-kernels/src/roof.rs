@@ -37,7 +37,7 @@ pub fn replay(
     let ends: Vec<usize> = spans.iter().map(|span| span.rows.end).collect();
     let parts = spans.into_iter().zip(y.split(&ends)).collect();
     let sums = threads.map(parts, |(span, y)| compiled(isa, Part { a, x, span, y }));
-    Ok(sums.into_iter().sum())
+    Ok(sums.into_iter().map(total).sum())
 }
 
 struct Part<'a> {
@@ -47,10 +47,11 @@ struct Part<'a> {
     y: MatMut<'a>,
 }
 
-per_isa!(fn compiled<[], []>(part: Part<'_>) -> f32 = body);
+per_isa!(fn compiled<[], []>(part: Part<'_>) -> Lanes<f32> = body);
 
+/// Sixteen sums of all that was read; to add them up here would make the compiler split vectors.
 #[inline(always)]
-fn body<M: Arith>(part: Part<'_>) -> f32 {
+fn body<M: Arith>(part: Part<'_>) -> Lanes<f32> {
     let Part { a, x, span, mut y } = part;
     let mut all = [0.0; LANES];
     let first = span.rows.start;
@@ -74,18 +75,19 @@ fn body<M: Arith>(part: Part<'_>) -> f32 {
         chunks.into_remainder().iter_mut().zip(sum).for_each(|(y, sum)| *y = sum);
         (0..LANES).for_each(|l| all[l] += sum[l]);
     }
-    total(all)
+    all
 }
 
 /// Adds every vector of some rows, each to its own sums.
 #[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "of iterators the compiler makes narrower vectors")]
 fn read<const B: usize>(x: Mat<'_>, js: [usize; B], sums: &mut [Lanes<f32>; B]) {
     let chunks = x.n_cols.div_ceil(LANES);
     let Some(rows) = rows_of(x, js, 0, chunks) else { return };
-    for (sums, row) in sums.iter_mut().zip(rows) {
-        for x in row {
+    for c in 0..chunks {
+        for b in 0..B {
             for l in 0..LANES {
-                sums[l] += x[l];
+                sums[b][l] += rows[b][c][l];
             }
         }
     }

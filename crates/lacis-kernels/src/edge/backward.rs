@@ -230,13 +230,16 @@ impl<'a, T: Stored, E: EdgeFunction<T>> Row<'a, T, E> {
         let ends = self.ends(rows);
         let inner = self.function.inner::<M, TOGETHER>(&ends);
         let dots = sums::<M, T, Product, TOGETHER>(&self.own[1], values, &self.keep[1]);
-        let [mut scales, mut factors, mut weights] = [dots; 3];
+        let (mut scales, mut factors, mut weights) = (dots, inner, dots);
+        // A loop of its own, so that it is a vector's.
+        for b in 0..TOGETHER {
+            factors[b] = self.function.value::<M>(inner[b]);
+            weights[b] = dots[b] * factors[b];
+        }
         for b in 0..TOGETHER {
             let a = value_of::<T>(&self.side.a, e + b.min(count - 1));
-            let f = self.function.value::<M>(inner[b]);
-            scales[b] = a * dots[b];
-            factors[b] = a * f;
-            weights[b] = dots[b] * f;
+            scales[b] *= a;
+            factors[b] *= a;
         }
         if count == TOGETHER {
             self.function.add_gradients::<M, TOGETHER>(&ends, inner, scales, &mut self.sums[0]);
