@@ -9,6 +9,9 @@
 mod finish;
 pub mod dropout;
 pub mod elementwise;
+pub mod edge;
+pub mod edge_softmax;
+pub mod edges;
 pub mod isa;
 mod lanes;
 pub mod loss;
@@ -19,10 +22,14 @@ pub mod norm;
 pub mod optim;
 pub mod real;
 pub mod softmax;
+pub mod roof;
+mod rows;
+pub mod sddmm;
 pub mod spmm;
 mod strips;
 
 pub use finish::{Accum, Epilogue};
+pub use edges::EdgeOrder;
 pub use isa::Isa;
 pub use matrix::{Mat, MatMut};
 pub use real::{Real, Stored};

@@ -5,4 +5,6 @@ mod cases; // what they are tried on
 mod elementwise; // activations, dropout, bias and the like
 mod loss; // losses and optimizers
 mod norm; // norms and softmax of rows
+mod edge; // softmax over edges, fused edge functions, the roof
+mod sddmm; // one value per edge
 mod spmm; // sparse times dense
