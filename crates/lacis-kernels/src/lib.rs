@@ -11,6 +11,7 @@ pub mod math;
 mod matrix;
 mod mem;
 pub mod real;
+pub mod segment;
 pub mod spmm;
 
 pub use isa::Isa;

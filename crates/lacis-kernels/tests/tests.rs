@@ -2,4 +2,5 @@
 #![allow(clippy::unwrap_used)]
 
 mod cases; // what they are tried on
+mod segment; // select, reduce, softmax, gather, scatter by index
 mod spmm; // sparse times dense
