@@ -9,7 +9,7 @@ use lacis_core::{Error, Result, Threads};
 
 use super::reduce::Args;
 use super::segments::Members;
-use super::turn::turned;
+use super::turn::{TILE, turned};
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
@@ -18,8 +18,6 @@ use crate::real::{Real, Stored};
 const LANES: usize = 16;
 /// Elements that one item of work reads.
 const ITEM_ELEMENTS: usize = 1 << 18;
-/// Rows that are turned together.
-const TILE: usize = 16;
 
 /// Maxima and where they stand, into the pair.
 pub(super) fn run<T: Stored>(

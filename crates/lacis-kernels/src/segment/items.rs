@@ -31,19 +31,6 @@ const AHEAD: usize = 12;
 /// 16 columns.
 pub(super) type Lanes<F> = [F; LANES];
 
-/// Both steps of an operator on items with two numbers of their own, or one, given twice.
-pub(super) trait TwoSteps: Copy + Sync {
-    /// The two numbers of a segment, over 16 columns; `segment` gives those of its items.
-    fn summary<M: Arith, F: Real>(
-        &self,
-        segment: impl Iterator<Item = [Lanes<F>; 2]> + Clone,
-        given: Lanes<F>,
-    ) -> [Lanes<F>; 2];
-
-    /// An item's result.
-    fn formula<M: Arith, F: Real>(own: [F; 2], of_segment: [F; 2]) -> F;
-}
-
 /// What the two steps work on.
 #[derive(Clone, Copy)]
 pub(super) struct Problem<'a, T> {
@@ -82,6 +69,19 @@ pub(super) fn run<T: Stored, S: TwoSteps>(
     threads.for_each(items, |(rows, out)| {
         finish::<T, S>(isa, Finish { own: problem.own, of_segment, index, rows, out });
     });
+}
+
+/// Both steps of an operator on items with two numbers of their own, or one, given twice.
+pub(super) trait TwoSteps: Copy + Sync {
+    /// The two numbers of a segment, over 16 columns; `segment` gives those of its items.
+    fn summary<M: Arith, F: Real>(
+        &self,
+        segment: impl Iterator<Item = [Lanes<F>; 2]> + Clone,
+        given: Lanes<F>,
+    ) -> [Lanes<F>; 2];
+
+    /// An item's result.
+    fn formula<M: Arith, F: Real>(own: [F; 2], of_segment: [F; 2]) -> F;
 }
 
 struct Summaries<'a, T: Stored, S> {

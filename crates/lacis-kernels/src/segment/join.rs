@@ -31,8 +31,15 @@ macro_rules! join {
 }
 
 join!(Sum, ZERO, |a: F, b: F| a + b);
-join!(Max, NEG_INFINITY, |a: F, b: F| a.greater(b));
-join!(Min, INFINITY, |a: F, b: F| a.lesser(b));
+// The first choice is one instruction, which takes `b` where one is NaN; NaN, once met, stays.
+join!(Max, NEG_INFINITY, |a: F, b: F| {
+    let greater = if a > b { a } else { b };
+    if a.is_nan() { a } else { greater }
+});
+join!(Min, INFINITY, |a: F, b: F| {
+    let lesser = if a < b { a } else { b };
+    if a.is_nan() { a } else { lesser }
+});
 join!(Mul, ONE, |a: F, b: F| a * b);
 
 /// The result for no numbers.

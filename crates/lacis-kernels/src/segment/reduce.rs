@@ -25,7 +25,7 @@ use super::argument;
 use super::narrow::{buckets, partials};
 use super::rows::{self, Part};
 use super::segments::Segments;
-use super::turn::{Begin, along_columns};
+use super::turn::{Begin, TILE, along_columns};
 use crate::isa::Isa;
 use crate::matrix::{Mat, MatMut};
 use crate::real::Stored;
@@ -73,6 +73,14 @@ impl<'a, T: Stored> Args<'a, T> {
         match self.axis {
             Axis::Rows => (self.segments.n(), self.x.n_cols),
             Axis::Cols => (self.x.n_rows, self.segments.n()),
+        }
+    }
+
+    /// Columns that are reduced together: along columns, tiles of rows are turned.
+    fn width(&self) -> usize {
+        match self.axis {
+            Axis::Rows => self.x.n_cols,
+            Axis::Cols => self.x.n_rows.min(TILE),
         }
     }
 
@@ -125,8 +133,7 @@ pub static KERNELS: &[Kernel] = &[
 
 /// The kernel that the sizes suggest.
 pub fn choose<T: Stored>(args: &Args<'_, T>) -> &'static Kernel {
-    // Along columns, tiles of rows are turned; a single row is a column.
-    let k = if args.axis == Axis::Rows { args.x.n_cols } else { args.x.n_rows.min(16) };
+    let k = args.width();
     let (len, n) = (args.segments.len(), args.segments.n());
     let by = |name: &str| KERNELS.iter().find(|kernel| kernel.name.ends_with(name));
     let few = n * k <= 1 << 14 && len >= 64 * n.max(1);
@@ -144,11 +151,11 @@ impl Kernel {
     /// Whether it can compute this: `buckets` takes single columns, `partials` what its results'
     /// memory allows; along columns all work on tiles of 16.
     pub fn accepts<T: Stored>(&self, args: &Args<'_, T>) -> bool {
-        let width = if args.axis == Axis::Rows { args.x.n_cols } else { args.x.n_rows };
+        let width = args.width();
         match self.way {
             Way::Groups(_) => true,
             Way::Buckets => width == 1,
-            Way::Partials => args.segments.n().saturating_mul(width.min(16)) <= 1 << 20,
+            Way::Partials => args.segments.n().saturating_mul(width) <= 1 << 20,
         }
     }
 

@@ -21,8 +21,11 @@ use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
 
-/// Rows of a tile, and columns of the blocks it is turned by.
-const TILE: usize = 16;
+/// Rows of a tile.
+pub(super) const TILE: usize = 16;
+/// Rows and columns of the blocks it is turned by: as many vectors as the compiler keeps in
+/// registers.
+const BLOCK: usize = 8;
 
 /// What `f` finds in its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,11 +105,16 @@ per_isa!(fn turn<[T: Stored], []>(pair: (Mat<'_, T>, MatMut<'_, T>)) = turn_body
 /// Writes the transpose of the first matrix to the second.
 #[inline(always)]
 fn turn_body<M: Arith, T: Stored>((from, mut to): (Mat<'_, T>, MatMut<'_, T>)) {
-    let full = |n: usize| n / TILE * TILE;
+    let full = |n: usize| n / BLOCK * BLOCK;
     let (rows, cols) = (full(from.n_rows), full(from.n_cols));
-    for i in (0..rows).step_by(TILE) {
-        for j in (0..cols).step_by(TILE) {
-            turn_block(&from, &mut to, i, j);
+    // One of the two is a tile; the long way is the outer loop, so that lines are filled at once.
+    if from.n_rows <= from.n_cols {
+        for j in (0..cols).step_by(BLOCK) {
+            (0..rows).step_by(BLOCK).for_each(|i| turn_block(&from, &mut to, i, j));
+        }
+    } else {
+        for i in (0..rows).step_by(BLOCK) {
+            (0..cols).step_by(BLOCK).for_each(|j| turn_block(&from, &mut to, i, j));
         }
     }
     for i in 0..from.n_rows {
@@ -119,14 +127,12 @@ fn turn_body<M: Arith, T: Stored>((from, mut to): (Mat<'_, T>, MatMut<'_, T>)) {
 
 #[inline(always)]
 fn turn_block<T: Stored>(from: &Mat<'_, T>, to: &mut MatMut<'_, T>, i: usize, j: usize) {
-    let block: [[T; TILE]; TILE] = std::array::from_fn(|r| {
-        let row = &from.data[(i + r) * from.stride + j..][..TILE];
+    let block: [[T; BLOCK]; BLOCK] = std::array::from_fn(|r| {
+        let row = &from.data[(i + r) * from.stride + j..][..BLOCK];
         std::array::from_fn(|c| row[c])
     });
-    for c in 0..TILE {
-        let row = &mut to.data[(j + c) * to.stride + i..][..TILE];
-        for r in 0..TILE {
-            row[r] = block[r][c];
-        }
-    }
+    (0..BLOCK).for_each(|c| {
+        let turned: [T; BLOCK] = std::array::from_fn(|r| block[r][c]);
+        to.data[(j + c) * to.stride + i..][..BLOCK].copy_from_slice(&turned);
+    });
 }
