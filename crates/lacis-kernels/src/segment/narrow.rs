@@ -48,8 +48,11 @@ pub(super) fn scatter_flat<T: Stored>(
 ) {
     let (k, n_places) = (x.n_cols, y.n_rows * y.n_cols);
     let y = MatMut { data: y.data, n_rows: n_places, n_cols: 1, stride: 1 };
-    let place = |e: usize| at[e] * k as u32 + (e % k) as u32;
-    let value = |e: usize| x.data[e / k * x.stride + e % k];
+    // Short divisions: all of this is counted in `u32`.
+    let place = |e: usize| at[e] * k as u32 + e as u32 % k as u32;
+    let gap = x.stride - k;
+    let row = |e: usize| if gap == 0 { 0 } else { e as u32 / k as u32 };
+    let value = |e: usize| x.data[e + row(e) as usize * gap];
     let partition = Partition::new((at.len(), n_places), place, value, threads);
     let rule = (reduce, Begin::Unset);
     match reduce {

@@ -19,7 +19,7 @@
 
 use lacis_core::error::same_size;
 use lacis_core::reference::{Axis, Reduce};
-use lacis_core::{Result, Threads};
+use lacis_core::{Error, Result, Threads};
 
 use super::argument;
 use super::narrow::{buckets, partials};
@@ -172,12 +172,10 @@ impl Kernel {
     ) -> Result<()> {
         let y = y.into();
         args.check_result(["rows of y", "columns of y"], &y.as_mat())?;
-        same_size(
-            "segment reduce",
-            "kernels that accept this",
-            1,
-            usize::from(self.accepts(args)),
-        )?;
+        if !self.accepts(args) {
+            let problem = "is not for a problem of this size; `choose` names one that is";
+            return Err(Error::argument(self.name, problem));
+        }
         if y.n_rows == 0 || y.n_cols == 0 {
             return Ok(());
         }

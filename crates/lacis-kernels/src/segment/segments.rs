@@ -50,6 +50,10 @@ impl<'a> Segments<'a> {
             return wrong("the first must be 0".to_owned());
         }
         let n = ptr.len() - 1;
+        if u32::try_from(n).is_err() {
+            let (value, limit) = (n as u128, u128::from(u32::MAX));
+            return Err(Error::Overflow { what: "number of segments", value, limit });
+        }
         if let Some(s) = (0..n).find(|&s| ptr.at(s) > ptr.at(s + 1)) {
             let (from, to) = (ptr.at(s), ptr.at(s + 1));
             return wrong(format!("they must not fall, as from {from} to {to} at {}", s + 1));
