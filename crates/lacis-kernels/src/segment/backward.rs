@@ -17,7 +17,7 @@ use lacis_core::threads::ranges;
 use lacis_core::{Error, Result, Threads};
 
 use super::elements::products_of_others;
-use super::items::{self, LANES, Lanes, Problem, TwoSteps};
+use super::items::{self, Problem, TwoSteps};
 use super::reduce::Args;
 use super::select;
 use super::turn::{Begin, along_columns};
@@ -209,13 +209,13 @@ impl TwoSteps for Split {
     /// The extreme, and the share of the gradient of each item that equals it. Nothing equals
     /// NaN: shares of 0 items are infinite or NaN, and times 0 they are NaN, as torch has it.
     #[inline(always)]
-    fn summary<M: Arith, F: Real>(
+    fn summary<M: Arith, F: Real, const L: usize>(
         &self,
-        segment: impl Iterator<Item = [Lanes<F>; 2]> + Clone,
-        grad: Lanes<F>,
-    ) -> [Lanes<F>; 2] {
+        segment: impl Iterator<Item = [[F; L]; 2]> + Clone,
+        grad: [F; L],
+    ) -> [[F; L]; 2] {
         let neutral = if self.greatest { F::NEG_INFINITY } else { F::INFINITY };
-        let mut best = [neutral; LANES];
+        let mut best = [neutral; L];
         for [x, _] in segment.clone() {
             for (best, x) in best.iter_mut().zip(x) {
                 *best = if self.greatest { best.greater(x) } else { best.lesser(x) };
@@ -224,7 +224,7 @@ impl TwoSteps for Split {
         let mut equals =
             best.map(|best| if self.zero && best == F::ZERO { F::ONE } else { F::ZERO });
         for [x, _] in segment {
-            for c in 0..LANES {
+            for c in 0..L {
                 equals[c] += if x[c] == best[c] { F::ONE } else { F::ZERO };
             }
         }

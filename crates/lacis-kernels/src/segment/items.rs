@@ -21,15 +21,10 @@ use crate::matrix::{Mat, MatMut};
 use crate::mem::prefetch;
 use crate::real::{Real, Stored};
 
-/// Numbers of a vector.
-pub(super) const LANES: usize = 16;
 /// Elements that one item of work reads.
 const ITEM_ELEMENTS: usize = 1 << 17;
 /// How many items ahead the numbers of a segment are asked for.
 const AHEAD: usize = 12;
-
-/// 16 columns.
-pub(super) type Lanes<F> = [F; LANES];
 
 /// What the two steps work on.
 #[derive(Clone, Copy)]
@@ -58,7 +53,12 @@ pub(super) fn run<T: Stored, S: TwoSteps>(
     });
     let items = slices.into_iter().zip(a.into_iter().zip(b)).collect();
     threads.for_each(items, |(segments, (a, b))| {
-        summarise(isa, Summaries { steps, problem, members, segments, sums: [a, b] });
+        let job = Summaries { steps, problem, members, segments, sums: [a, b] };
+        match k {
+            1 => summarise::<T, S, 1>(isa, job),
+            2..=8 => summarise::<T, S, 8>(isa, job),
+            _ => summarise::<T, S, 16>(isa, job),
+        }
     });
     let index = &*problem.segments.index(threads);
     let of_segment =
@@ -73,12 +73,12 @@ pub(super) fn run<T: Stored, S: TwoSteps>(
 
 /// Both steps of an operator on items with two numbers of their own, or one, given twice.
 pub(super) trait TwoSteps: Copy + Sync {
-    /// The two numbers of a segment, over 16 columns; `segment` gives those of its items.
-    fn summary<M: Arith, F: Real>(
+    /// The two numbers of a segment, over `L` columns; `segment` gives those of its items.
+    fn summary<M: Arith, F: Real, const L: usize>(
         &self,
-        segment: impl Iterator<Item = [Lanes<F>; 2]> + Clone,
-        given: Lanes<F>,
-    ) -> [Lanes<F>; 2];
+        segment: impl Iterator<Item = [[F; L]; 2]> + Clone,
+        given: [F; L],
+    ) -> [[F; L]; 2];
 
     /// An item's result.
     fn formula<M: Arith, F: Real>(own: [F; 2], of_segment: [F; 2]) -> F;
@@ -92,41 +92,41 @@ struct Summaries<'a, T: Stored, S> {
     sums: [MatMut<'a, T::Sum>; 2],
 }
 
-per_isa!(fn summarise<[T: Stored, S: TwoSteps], []>(job: Summaries<'_, T, S>) = summarise_body);
+per_isa!(fn summarise<[T: Stored, S: TwoSteps], [L]>(job: Summaries<'_, T, S>) = summarise_body);
 
 #[inline(always)]
-fn summarise_body<M: Arith, T: Stored, S: TwoSteps>(job: Summaries<'_, T, S>) {
+fn summarise_body<M: Arith, T: Stored, S: TwoSteps, const L: usize>(job: Summaries<'_, T, S>) {
     let Summaries { steps, problem, members, segments, sums: [mut a, mut b] } = job;
     let first = segments.start;
     for s in segments {
         let places = members.of(s);
-        let tiles =
-            a.row_mut(s - first).chunks_mut(LANES).zip(b.row_mut(s - first).chunks_mut(LANES));
+        let tiles = a.row_mut(s - first).chunks_mut(L).zip(b.row_mut(s - first).chunks_mut(L));
         for (tile, (a, b)) in tiles.enumerate() {
-            let col = tile * LANES;
+            let col = tile * L;
             let segment = places.clone().map(|e| {
                 prefetch(
                     problem.own[0].data,
                     members.item_ahead(e + AHEAD) * problem.own[0].stride,
                 );
-                problem.own.map(|own| lanes(own, members.item(e), col))
+                problem.own.map(|own| lanes::<T, L>(own, members.item(e), col))
             });
-            let given = problem.given.map_or([T::Sum::ZERO; LANES], |given| lanes(given, s, col));
-            let [sum_a, sum_b] = steps.summary::<M, T::Sum>(segment, given);
+            let given =
+                problem.given.map_or([T::Sum::ZERO; L], |given| lanes::<T, L>(given, s, col));
+            let [sum_a, sum_b] = steps.summary::<M, T::Sum, L>(segment, given);
             a.copy_from_slice(&sum_a[..a.len()]);
             b.copy_from_slice(&sum_b[..b.len()]);
         }
     }
 }
 
-/// 16 numbers of a row from `col` on; zeros past its end.
+/// `L` numbers of a row from `col` on; zeros past its end.
 #[inline(always)]
-fn lanes<T: Stored>(x: Mat<'_, T>, i: usize, col: usize) -> Lanes<T::Sum> {
+fn lanes<T: Stored, const L: usize>(x: Mat<'_, T>, i: usize, col: usize) -> [T::Sum; L] {
     let row = &x.row(i)[col..];
-    match row.first_chunk::<LANES>() {
+    match row.first_chunk::<L>() {
         Some(row) => row.map(T::wide),
         None => {
-            let mut lanes = [T::Sum::ZERO; LANES];
+            let mut lanes = [T::Sum::ZERO; L];
             lanes.iter_mut().zip(row).for_each(|(lane, x)| *lane = x.wide());
             lanes
         }

@@ -1,5 +1,7 @@
 //! Reductions by an index that nobody has sorted: single columns, and few segments.
 
+use std::ops::Range;
+
 use lacis_core::Threads;
 use lacis_core::reference::Reduce;
 use lacis_core::threads::ranges;
@@ -129,31 +131,37 @@ pub(super) fn partials<T: Stored>(
 fn joined_partials<T: Stored, J: Join>(
     isa: Isa,
     args: &Args<'_, T>,
-    mut y: MatMut<'_, T>,
+    y: MatMut<'_, T>,
     threads: &Threads,
 ) {
     let index = &*args.segments.index(threads);
     let (n, k) = (args.segments.n(), args.x.n_cols);
-    let rows = index.len().div_ceil(CHUNKS).max(CHUNK_ELEMENTS / k.max(1)).max(1);
-    let mut tallies = threads.map(ranges(index.len(), rows), |rows| {
+    // As many results as cost no more than the items.
+    let chunks = (index.len() / (2 * n.max(1))).clamp(2, CHUNKS);
+    let rows = index.len().div_ceil(chunks).max(CHUNK_ELEMENTS / k.max(1)).max(1);
+    let tallies = threads.map(ranges(index.len(), rows), |rows| {
         let mut tally = Tally { joined: vec![J::neutral(); n * k], counts: vec![0; n] };
         let data = &args.x.data[rows.start * args.x.stride..];
         let x = Mat { data, n_rows: rows.len(), ..args.x };
         add_rows::<T, J>(isa, Chunk { x, index: &index[rows], tally: &mut tally });
         tally
     });
-    let mut all = match tallies.is_empty() {
-        true => Tally { joined: vec![J::neutral(); n * k], counts: vec![0; n] },
-        false => tallies.remove(0),
-    };
-    for tally in &tallies {
-        all.joined.iter_mut().zip(&tally.joined).for_each(|(a, &b)| *a = J::join(*a, b));
-        all.counts.iter_mut().zip(&tally.counts).for_each(|(a, &b)| *a += b);
-    }
-    for (s, &count) in all.counts.iter().enumerate() {
-        let joined = &all.joined[s * k..][..k];
-        finish::<T, J>((args.reduce, args.onto), y.row_mut(s), joined, count as usize);
-    }
+    let slices = ranges(n, (CHUNK_ELEMENTS / k.max(1)).max(1));
+    let ends: Vec<usize> = slices.iter().map(|slice| slice.end).collect();
+    let items = slices.into_iter().zip(y.split(&ends)).collect();
+    threads.map_with(items, Vec::new, |joined, (slice, mut y): (Range<usize>, MatMut<'_, T>)| {
+        for s in slice.clone() {
+            joined.clear();
+            joined.resize(k, J::neutral());
+            let mut count = 0;
+            for tally in &tallies {
+                count += tally.counts[s] as usize;
+                let of_chunk = &tally.joined[s * k..][..k];
+                joined.iter_mut().zip(of_chunk).for_each(|(a, &b)| *a = J::join(*a, b));
+            }
+            finish::<T, J>((args.reduce, args.onto), y.row_mut(s - slice.start), joined, count);
+        }
+    });
 }
 
 struct Chunk<'a, T: Stored> {
@@ -168,6 +176,14 @@ per_isa!(fn add_rows<[T: Stored, J: Join], []>(chunk: Chunk<'_, T>) = add_rows_b
 fn add_rows_body<M: Arith, T: Stored, J: Join>(chunk: Chunk<'_, T>) {
     let Chunk { x, index, tally } = chunk;
     let k = x.n_cols;
+    if k == 1 && x.stride == 1 {
+        for (&s, x) in index.iter().zip(x.data) {
+            tally.counts[s as usize] += 1;
+            let joined = &mut tally.joined[s as usize];
+            *joined = J::join(*joined, x.wide());
+        }
+        return;
+    }
     for (i, &s) in index.iter().enumerate() {
         tally.counts[s as usize] += 1;
         let joined = &mut tally.joined[s as usize * k..][..k];

@@ -136,13 +136,16 @@ pub fn choose<T: Stored>(args: &Args<'_, T>) -> &'static Kernel {
     let k = args.width();
     let (len, n) = (args.segments.len(), args.segments.n());
     let by = |name: &str| KERNELS.iter().find(|kernel| kernel.name.ends_with(name));
-    let few = n * k <= 1 << 14 && len >= 64 * n.max(1);
+    // Results of chunks that stay in the cache, and are few against the items.
+    let few = n * k <= 1 << 14 && len >= 64 * n.max(1) || k == 1 && n <= 1 << 19 && len >= 4 * n;
+    // A choice by comparison takes more registers than the wide tile leaves.
+    let wide = k > 32 && matches!(args.reduce, Reduce::Sum | Reduce::Mean | Reduce::Mul);
     let chosen = match (args.segments.is_grouped(), k) {
         (false, _) if few => by("partials"),
         (false, 1) if len >= 1 << 12 => by("buckets"),
         (_, 1) => by("scalar"),
-        (_, 2..=32) => by("v1"),
-        _ => by("v4"),
+        _ if wide => by("v4"),
+        _ => by("v1"),
     };
     chosen.unwrap_or(&KERNELS[0])
 }

@@ -9,7 +9,7 @@ use lacis_core::error::same_size;
 use lacis_core::reference::Axis;
 use lacis_core::{Result, Threads};
 
-use super::items::{self, LANES, Lanes, Problem, TwoSteps};
+use super::items::{self, Problem, TwoSteps};
 use super::segments::Segments;
 use super::turn::{Begin, along_columns};
 use crate::isa::{Arith, Isa};
@@ -121,20 +121,20 @@ struct Slope;
 impl TwoSteps for Forward {
     /// The maximum, and the reciprocal of the sum.
     #[inline(always)]
-    fn summary<M: Arith, F: Real>(
+    fn summary<M: Arith, F: Real, const L: usize>(
         &self,
-        segment: impl Iterator<Item = [Lanes<F>; 2]> + Clone,
-        _: Lanes<F>,
-    ) -> [Lanes<F>; 2] {
-        let mut max = [F::NEG_INFINITY; LANES];
+        segment: impl Iterator<Item = [[F; L]; 2]> + Clone,
+        _: [F; L],
+    ) -> [[F; L]; 2] {
+        let mut max = [F::NEG_INFINITY; L];
         for [x, _] in segment.clone() {
             for (max, x) in max.iter_mut().zip(x) {
                 *max = max.greater(x);
             }
         }
-        let mut sum = [F::ZERO; LANES];
+        let mut sum = [F::ZERO; L];
         for [x, _] in segment {
-            for c in 0..LANES {
+            for c in 0..L {
                 sum[c] += exp::<M, F>(x[c] - max[c]);
             }
         }
@@ -150,14 +150,14 @@ impl TwoSteps for Forward {
 impl TwoSteps for Slope {
     /// `Σ y · dy`, once.
     #[inline(always)]
-    fn summary<M: Arith, F: Real>(
+    fn summary<M: Arith, F: Real, const L: usize>(
         &self,
-        segment: impl Iterator<Item = [Lanes<F>; 2]> + Clone,
-        _: Lanes<F>,
-    ) -> [Lanes<F>; 2] {
-        let mut sum = [F::ZERO; LANES];
+        segment: impl Iterator<Item = [[F; L]; 2]> + Clone,
+        _: [F; L],
+    ) -> [[F; L]; 2] {
+        let mut sum = [F::ZERO; L];
         for [y, dy] in segment {
-            for c in 0..LANES {
+            for c in 0..L {
                 sum[c] = M::mul_add(y[c], dy[c], sum[c]);
             }
         }
