@@ -23,9 +23,8 @@ use crate::real::{Real, Stored};
 
 /// Rows of a tile.
 pub(super) const TILE: usize = 16;
-/// Rows and columns of the blocks it is turned by: as many vectors as the compiler keeps in
-/// registers.
-const BLOCK: usize = 8;
+/// Rows and columns of the blocks it is turned by: whole lines of either matrix.
+const BLOCK: usize = TILE;
 
 /// What `f` finds in its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,15 +106,8 @@ per_isa!(fn turn<[T: Stored], []>(pair: (Mat<'_, T>, MatMut<'_, T>)) = turn_body
 fn turn_body<M: Arith, T: Stored>((from, mut to): (Mat<'_, T>, MatMut<'_, T>)) {
     let full = |n: usize| n / BLOCK * BLOCK;
     let (rows, cols) = (full(from.n_rows), full(from.n_cols));
-    // One of the two is a tile; the long way is the outer loop, so that lines are filled at once.
-    if from.n_rows <= from.n_cols {
-        for j in (0..cols).step_by(BLOCK) {
-            (0..rows).step_by(BLOCK).for_each(|i| turn_block(&from, &mut to, i, j));
-        }
-    } else {
-        for i in (0..rows).step_by(BLOCK) {
-            (0..cols).step_by(BLOCK).for_each(|j| turn_block(&from, &mut to, i, j));
-        }
+    for i in (0..rows).step_by(BLOCK) {
+        (0..cols).step_by(BLOCK).for_each(|j| turn_block(&from, &mut to, i, j));
     }
     for i in 0..from.n_rows {
         let first = if i < rows { cols } else { 0 };
@@ -132,7 +124,7 @@ fn turn_block<T: Stored>(from: &Mat<'_, T>, to: &mut MatMut<'_, T>, i: usize, j:
         std::array::from_fn(|c| row[c])
     });
     (0..BLOCK).for_each(|c| {
-        let turned: [T; BLOCK] = std::array::from_fn(|r| block[r][c]);
-        to.data[(j + c) * to.stride + i..][..BLOCK].copy_from_slice(&turned);
+        let turned = &mut to.data[(j + c) * to.stride + i..][..BLOCK];
+        turned.iter_mut().zip(&block).for_each(|(turned, row)| *turned = row[c]);
     });
 }
