@@ -1,6 +1,8 @@
 //! Times the operators by index: `segment square|elements|long|graph [DATA]` prints milliseconds,
 //! with results in new memory and in memory used before, and the rate of bytes that must move.
 
+#![allow(clippy::unwrap_used)]
+
 use std::time::Instant;
 
 use lacis::data::Job;
