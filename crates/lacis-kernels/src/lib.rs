@@ -25,6 +25,7 @@ pub mod softmax;
 pub mod roof;
 mod rows;
 pub mod sddmm;
+pub mod segment;
 pub mod spmm;
 mod strips;
 

@@ -102,6 +102,19 @@ impl<'a, T: Stored> MatMut<'a, T> {
         parts
     }
 
+    /// The rows cut into blocks of so many columns, which different threads may write: for each
+    /// block its part of every row.
+    pub(crate) fn split_columns(self, width: usize) -> Vec<Vec<&'a mut [T]>> {
+        let MatMut { data, n_rows, n_cols, stride } = self;
+        let n_blocks = n_cols.div_ceil(width);
+        let mut blocks: Vec<Vec<_>> = (0..n_blocks).map(|_| Vec::with_capacity(n_rows)).collect();
+        for row in data.chunks_mut(stride.max(1)).take(n_rows) {
+            let parts = row[..n_cols].chunks_mut(width);
+            blocks.iter_mut().zip(parts).for_each(|(block, part)| block.push(part));
+        }
+        blocks
+    }
+
     /// Row `i` for writing.
     #[inline(always)]
     pub fn row_mut(&mut self, i: usize) -> &mut [T] {

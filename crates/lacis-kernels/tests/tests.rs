@@ -7,4 +7,5 @@ mod loss; // losses and optimizers
 mod norm; // norms and softmax of rows
 mod edge; // softmax over edges, fused edge functions, the roof
 mod sddmm; // one value per edge
+mod segment; // select, reduce, softmax, gather, scatter by index
 mod spmm; // sparse times dense
