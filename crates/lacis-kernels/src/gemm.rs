@@ -15,6 +15,7 @@
 
 mod blocks;
 mod finish;
+mod grouped;
 mod pack;
 mod rows;
 mod tile;
@@ -24,6 +25,7 @@ use lacis_core::reference::{Activation, Form};
 use lacis_core::{Error, Result, Threads};
 
 pub use finish::Accum;
+pub use grouped::{Item, Segments, grouped};
 
 use crate::isa::Isa;
 use crate::matrix::{Mat, MatMut};
@@ -126,17 +128,20 @@ pub static KERNELS: &[Kernel] = &[
     Kernel { name: "gemm.blocks.v1", strategy: Strategy::Blocks, vectors: 1 },
 ];
 
-/// The longest sum for which packed panels of the right factor stay in the second cache.
-const LONG: usize = 1 << 10;
+/// The longest sum for which a packed panel of the right factor stays in the second cache.
+const LONG: usize = 1 << 11;
+
+/// Whether tiles of four vectors fit: they need 32 registers of 16 numbers each.
+fn is_wide<F>(isa: Isa) -> bool {
+    isa.name() == "avx512" && size_of::<F>() == size_of::<f32>()
+}
 
 impl Kernel {
     /// The kernel to begin with, where nothing has been measured.
     pub fn usual<X: Stored, Z: Stored>(isa: Isa, args: &Args<'_, X, Z>) -> &'static Kernel {
-        let long = args.product.k > LONG;
-        let blocks = args.form == Form::Tn || long;
-        // Tiles of four vectors need 32 registers of 16 numbers each.
-        let wide = isa.name() == "avx512" && size_of::<X::Sum>() == size_of::<f32>();
-        &KERNELS[usize::from(blocks) * 2 + usize::from(!wide)]
+        let blocks = args.form == Form::Tn || args.product.k > LONG;
+        let narrow = usize::from(!is_wide::<X::Sum>(isa));
+        &KERNELS[usize::from(blocks) * 2 + narrow]
     }
 
     /// Whether it computes products of that form.

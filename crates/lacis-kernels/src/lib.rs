@@ -12,6 +12,8 @@ pub mod math;
 mod matrix;
 mod mem;
 pub mod real;
+pub mod sparse_matmul;
+pub mod spgemm;
 pub mod spmm;
 
 pub use isa::Isa;

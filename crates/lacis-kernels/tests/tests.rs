@@ -2,4 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod cases; // what they are tried on
+mod gemm; // dense products, one and many
+mod spgemm; // sparse times sparse, sparse features
 mod spmm; // sparse times dense
