@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!  for each row i:  for each a_il, for each b_lj:  c_ij += a_il·b_lj
-//!      sums in a hash table, sorted at the end; or, for a long row, in an array of all columns with
-//!      a bit for each that was met, read in order
+//!      sums in a hash table, sorted at the end; or, for a long row, in an array of all columns,
+//!      with a bit for each that was met, read in order
 //! ```
 //! An entry is stored wherever some product is, even if they cancel; none repeats, columns ascend.
 //!
