@@ -12,6 +12,7 @@ pub mod elementwise;
 pub mod edge;
 pub mod edge_softmax;
 pub mod edges;
+pub mod gemm;
 pub mod isa;
 mod lanes;
 pub mod loss;
@@ -26,6 +27,8 @@ pub mod roof;
 mod rows;
 pub mod sddmm;
 pub mod segment;
+pub mod sparse_matmul;
+pub mod spgemm;
 pub mod spmm;
 mod strips;
 

@@ -38,6 +38,13 @@ impl<'a, T: Stored> Mat<'a, T> {
     pub fn row(&self, i: usize) -> &'a [T] {
         &self.data[i * self.stride..][..self.n_cols]
     }
+
+    /// Some consecutive rows.
+    pub fn rows(&self, rows: std::ops::Range<usize>) -> Mat<'a, T> {
+        // The last row need not be padded; without rows there may be no data.
+        let start = if rows.is_empty() { 0 } else { rows.start * self.stride };
+        Mat { data: &self.data[start..], n_rows: rows.len(), ..*self }
+    }
 }
 
 impl<'a, T: Stored> From<&'a Dense<T>> for Mat<'a, T> {

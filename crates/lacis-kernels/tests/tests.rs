@@ -8,4 +8,6 @@ mod norm; // norms and softmax of rows
 mod edge; // softmax over edges, fused edge functions, the roof
 mod sddmm; // one value per edge
 mod segment; // select, reduce, softmax, gather, scatter by index
+mod gemm; // dense products, one and many
+mod spgemm; // sparse times sparse, sparse features
 mod spmm; // sparse times dense
