@@ -6,6 +6,7 @@
 //! not depend on the number of threads.
 #![deny(unsafe_code)]
 
+pub mod attention;
 pub mod isa;
 pub mod math;
 mod matrix;

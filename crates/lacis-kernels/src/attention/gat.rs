@@ -1,0 +1,668 @@
+//! GAT (Veličković et al., "Graph attention networks", ICLR 2018).
+//!
+//! ```text
+//!   s_eh = leaky(raw_eh),   raw_eh = t_h·x_ih + u_h·z_jh + w_h·f_eh + b_eh,   y_ih = Σ_e p'_eh·z_jh
+//! ```
+//! The products with `t` and `u` are computed once per node, those with `w` once per edge. Backward,
+//! with `l` the LeakyReLU's slope at `raw`:
+//! ```text
+//!   targets   d(t_h·x_ih) = Σ_e l·ds = dy_ih · Σ_e l·p'·z_jh - δ_ih · Σ_e l·p       no dot per edge
+//!   sources   d(u_h·z_jh) = Σ_e l·ds,   dz_jh = Σ_e p'·dy_ih + u_h · d(u_h·z_jh)
+//! ```
+//! # Memory
+//! `2·n·heads` numbers forward, `6·n·heads` backward; with edge features, `nnz·heads` too.
+
+use std::ops::Range;
+
+use lacis_core::error::same_size;
+use lacis_core::{CsrView, Dense, Error, Result, Threads};
+
+use super::backward::{Chunk, Given, Target, row_of, store_vectors, to_callers_order};
+use super::edges::{Dropout, Edges};
+use super::forward::{self, Score};
+use super::lanes::{LANES, Lanes, Layout, Slots, mul_add, product};
+use super::project::{Spread, project, spread};
+use super::rows::{self, Out, OutRow, Pass, PerEntry, Sizes, Sums, nothing};
+use crate::isa::{Arith, Isa};
+use crate::matrix::{Mat, MatMut};
+use crate::real::{Real, Stored};
+
+/// A GAT to compute, its sizes checked; features are already multiplied by the layer's weights.
+#[derive(Clone, Copy, Debug)]
+pub struct Gat<'a, T: Stored> {
+    a: CsrView<'a>,
+    layout: Layout,
+    source: Mat<'a, T>,
+    /// Absent where targets and sources are the same nodes with the same features.
+    target: Option<Mat<'a, T>>,
+    target_vectors: Mat<'a, T::Sum>,
+    source_vectors: Mat<'a, T::Sum>,
+    edge_vectors: Option<Mat<'a, T::Sum>>,
+    edges: Edges<'a, T>,
+    slope: f64,
+}
+
+/// Where the gradients of a [`Gat`] go; those that are absent are not computed.
+#[derive(Debug)]
+pub struct GatGrads<'a, T: Stored> {
+    /// Of `z`, and of `x` too where both are the same.
+    pub source: MatMut<'a, T>,
+    /// Of `x`, where targets have features of their own.
+    pub target: Option<MatMut<'a, T>>,
+    /// Of `t`, `heads × C`.
+    pub target_vectors: MatMut<'a, T::Sum>,
+    /// Of `u`, `heads × C`.
+    pub source_vectors: MatMut<'a, T::Sum>,
+    /// Of `w`, `heads × C`.
+    pub edge_vectors: Option<MatMut<'a, T::Sum>>,
+    /// Of `f`, in the caller's order.
+    pub features: Option<MatMut<'a, T>>,
+    /// Of `b`, in the caller's order; whether there is one or not.
+    pub bias: Option<MatMut<'a, T::Sum>>,
+}
+
+impl<'a, T: Stored> Gat<'a, T> {
+    /// Attention of the nodes of a square adjacency to each other: `x` is `z`, one row per node,
+    /// `heads·C` wide; the vectors `t` and `u` are `heads × C`. Columns of the adjacency that are
+    /// no rows need [`Gat::with_target`].
+    ///
+    /// # Errors
+    /// When a size does not fit.
+    pub fn new(
+        a: CsrView<'a>,
+        source: impl Into<Mat<'a, T>>,
+        [target_vectors, source_vectors]: [Mat<'a, T::Sum>; 2],
+        slope: f64,
+    ) -> Result<Self> {
+        let source = source.into();
+        let layout = Layout::new(target_vectors.n_rows, target_vectors.n_cols);
+        same_size("gat", "number of source vectors", layout.heads, source_vectors.n_rows)?;
+        same_size("gat", "length of a source vector", layout.channels, source_vectors.n_cols)?;
+        same_size("gat", "rows of the source features", a.n_cols, source.n_rows)?;
+        same_size("gat", "columns of the source features", layout.width(), source.n_cols)?;
+        Ok(Gat {
+            a,
+            layout,
+            source,
+            target: None,
+            target_vectors,
+            source_vectors,
+            edge_vectors: None,
+            edges: Edges::default(),
+            slope,
+        })
+    }
+
+    /// Targets have features `x` of their own.
+    ///
+    /// # Errors
+    /// When there is not one row per target, or it is not as wide as a source's.
+    pub fn with_target(mut self, target: impl Into<Mat<'a, T>>) -> Result<Self> {
+        let target = target.into();
+        same_size("gat", "rows of the target features", self.a.n_rows(), target.n_rows)?;
+        same_size("gat", "columns of the target features", self.layout.width(), target.n_cols)?;
+        self.target = Some(target);
+        Ok(self)
+    }
+
+    /// Edges have features `f`, `nnz × heads·C` in the caller's order, and vectors `w` for them.
+    ///
+    /// # Errors
+    /// When a size does not fit.
+    pub fn with_features(
+        mut self,
+        features: impl Into<Mat<'a, T>>,
+        vectors: impl Into<Mat<'a, T::Sum>>,
+    ) -> Result<Self> {
+        let vectors = vectors.into();
+        same_size("gat", "number of edge vectors", self.layout.heads, vectors.n_rows)?;
+        same_size("gat", "length of an edge vector", self.layout.channels, vectors.n_cols)?;
+        (self.edges.features, self.edge_vectors) = (Some(features.into()), Some(vectors));
+        self.edges.check("gat", self.layout, self.a.cols.len())?;
+        Ok(self)
+    }
+
+    /// Edges have a bias `b`, `nnz × heads` in the caller's order, inside the LeakyReLU.
+    ///
+    /// # Errors
+    /// When a size does not fit.
+    pub fn with_bias(mut self, bias: impl Into<Mat<'a, T::Sum>>) -> Result<Self> {
+        self.edges.bias = Some(bias.into());
+        self.edges.check("gat", self.layout, self.a.cols.len())?;
+        Ok(self)
+    }
+
+    /// Coefficients are dropped out.
+    pub fn with_dropout(mut self, dropout: Dropout) -> Self {
+        self.edges.dropout = Some(dropout);
+        self
+    }
+
+    /// Computes `y`, one row per target, `heads·C` wide, and `lse`, a number per target and head
+    /// that the backward pass takes.
+    ///
+    /// # Errors
+    /// When `y` or `lse` has another shape, or there are more sources than targets and these have
+    /// no features.
+    pub fn forward<'y>(
+        &self,
+        isa: Isa,
+        (y, lse): (impl Into<MatMut<'y, T>>, impl Into<MatMut<'y, T::Sum>>),
+        threads: &Threads,
+    ) -> Result<()> {
+        let (y, lse) = (y.into(), lse.into());
+        self.check_target()?;
+        super::check_outputs("gat", (self.a.n_rows(), self.layout), (&y, &lse))?;
+        if self.layout.width() == 0 {
+            return Ok(());
+        }
+        let bias = self.edge_bias(isa, threads);
+        let score = self.score(isa, bias.as_ref(), threads);
+        forward::run(isa, &score, (y, lse), threads);
+        Ok(())
+    }
+
+    /// Computes the gradients of the inputs from that of `y`.
+    ///
+    /// # Errors
+    /// When a size does not fit, a gradient is asked for of what was not given, or the transpose
+    /// does not tell edges apart that differ.
+    pub fn backward(
+        &self,
+        isa: Isa,
+        given: &Given<'_, T>,
+        grads: GatGrads<'_, T>,
+        threads: &Threads,
+    ) -> Result<()> {
+        self.check_target()?;
+        given.check("gat", self.a, self.layout, &self.edges)?;
+        self.check_grads(&grads)?;
+        if self.layout.width() == 0 {
+            if let Some(mut bias) = grads.bias {
+                (0..bias.n_rows).for_each(|e| bias.row_mut(e).fill(T::Sum::ZERO));
+            }
+            return Ok(());
+        }
+        let bias = self.edge_bias(isa, threads);
+        let score = self.score(isa, bias.as_ref(), threads);
+        let GatGrads { source, target, target_vectors, source_vectors, .. } = grads;
+        let layout = self.layout;
+        let [t, u] = [self.target_vectors, self.source_vectors].map(|m| row_of(layout, m));
+
+        let (n, nnz) = (self.a.n_rows(), self.a.cols.len());
+        let mut stats = Slots::new(n, layout, 4);
+        let wanted = grads.bias.is_some() || self.edge_vectors.is_some();
+        let mut scores: Option<Dense<T::Sum>> = wanted.then(|| Dense::zeros(nnz, layout.heads));
+        let own = PerEntry::new(nnz, None, scores.as_mut().map(MatMut::from));
+        let pass = Targets { score: &score, gat: self, given, vectors: &t };
+        let features = [target.unwrap_or(nothing(n)), nothing(n)];
+        let out = Out { features, stats: stats.as_mut() };
+        store_vectors(layout, &rows::run(isa, &pass, (out, own), threads), target_vectors);
+
+        let pass = Sources { score: &score, gat: self, given, vectors: [&t, &u], stats: &stats };
+        let m = self.a.n_cols;
+        let out = Out { features: [source, nothing(m)], stats: nothing(m) };
+        let totals = rows::run(isa, &pass, (out, PerEntry::none(nnz)), threads);
+        store_vectors(layout, &totals, source_vectors);
+        if let Some(scores) = scores {
+            let rest = (grads.bias, grads.features, grads.edge_vectors);
+            self.edge_grads(isa, &scores, rest, threads);
+        }
+        Ok(())
+    }
+
+    /// The gradients of what edges have, from those of their scores in stored order.
+    fn edge_grads(
+        &self,
+        isa: Isa,
+        scores: &Dense<T::Sum>,
+        (bias, features, vectors): EdgeGrads<'_, T>,
+        threads: &Threads,
+    ) {
+        let (layout, mut ordered) = (self.layout, None);
+        if self.a.order.is_some() {
+            let mut dense = Dense::zeros(scores.n_rows(), scores.n_cols());
+            to_callers_order(self.a, scores.into(), (&mut dense).into());
+            ordered = Some(dense);
+        }
+        let scores: Mat<'_, T::Sum> = ordered.as_ref().unwrap_or(scores).into();
+        if let Some(mut bias) = bias {
+            (0..bias.n_rows).for_each(|e| bias.row_mut(e).copy_from_slice(scores.row(e)));
+        }
+        if let Some((x, edge_vectors)) = self.edges.features.zip(self.edge_vectors) {
+            let job = Spread { layout, x, scores, vectors: &row_of(layout, edge_vectors) };
+            let totals = spread(isa, &job, features, threads);
+            if let Some(vectors) = vectors {
+                store_vectors(layout, &totals, vectors);
+            }
+        }
+    }
+
+    /// `w_h·f_eh + b_eh`, where there are edge features.
+    fn edge_bias(&self, isa: Isa, threads: &Threads) -> Option<Dense<T::Sum>> {
+        let (features, vectors) = self.edges.features.zip(self.edge_vectors)?;
+        let row = row_of(self.layout, vectors);
+        let mut sums = Dense::zeros(features.n_rows, self.layout.heads);
+        project(isa, (self.layout, features, &row), (&mut sums).into(), threads);
+        if let Some(bias) = self.edges.bias {
+            for e in 0..bias.n_rows {
+                sums.row_mut(e).iter_mut().zip(bias.row(e)).for_each(|(sum, b)| *sum += *b);
+            }
+        }
+        Some(sums)
+    }
+
+    fn score<'s>(
+        &'s self,
+        isa: Isa,
+        bias: Option<&'s Dense<T::Sum>>,
+        threads: &Threads,
+    ) -> GatScore<'s, T> {
+        let ends = [
+            (self.target.unwrap_or(self.source), self.target_vectors),
+            (self.source, self.source_vectors),
+        ];
+        let [target, source] = ends.map(|(x, vectors)| {
+            let mut slots = Slots::new(x.n_rows, self.layout, 1);
+            let row = row_of(self.layout, vectors);
+            project(isa, (self.layout, x, &row), slots.as_mut(), threads);
+            slots
+        });
+        let bias = bias.map(Mat::from).or(self.edges.bias);
+        let edges = Edges { features: None, bias, dropout: self.edges.dropout };
+        GatScore { gat: self, target, source, edges, slope: T::Sum::of(self.slope) }
+    }
+
+    fn check_target(&self) -> Result<()> {
+        match self.target {
+            Some(_) => Ok(()),
+            None => {
+                same_size("gat", "rows of the source features", self.a.n_rows(), self.source.n_rows)
+            }
+        }
+    }
+
+    fn check_grads(&self, grads: &GatGrads<'_, T>) -> Result<()> {
+        let Layout { heads, channels, .. } = self.layout;
+        let (width, nnz) = (heads * channels, self.a.cols.len());
+        let op = "gat backward";
+        super::check_shape(
+            op,
+            [
+                "rows of the gradient of source features",
+                "columns of the gradient of source features",
+            ],
+            (self.source.n_rows, width),
+            &grads.source,
+        )?;
+        if grads.target.is_some() != self.target.is_some() {
+            let problem = "targets have a gradient exactly when they have features of their own";
+            return Err(Error::argument(op, problem));
+        }
+        if self.edges.features.is_none()
+            && (grads.features.is_some() || grads.edge_vectors.is_some())
+        {
+            return Err(Error::argument(op, "there are no edge features to differentiate by"));
+        }
+        if let Some(target) = &grads.target {
+            super::check_shape(
+                op,
+                [
+                    "rows of the gradient of target features",
+                    "columns of the gradient of target features",
+                ],
+                (self.a.n_rows(), width),
+                target,
+            )?;
+        }
+        for vectors in
+            [&grads.target_vectors, &grads.source_vectors].into_iter().chain(&grads.edge_vectors)
+        {
+            super::check_shape(
+                op,
+                ["rows of the gradient of vectors", "columns of the gradient of vectors"],
+                (heads, channels),
+                vectors,
+            )?;
+        }
+        if let Some(features) = &grads.features {
+            super::check_shape(
+                op,
+                [
+                    "rows of the gradient of edge features",
+                    "columns of the gradient of edge features",
+                ],
+                (nnz, width),
+                features,
+            )?;
+        }
+        if let Some(bias) = &grads.bias {
+            super::check_shape(
+                op,
+                ["rows of the gradient of edge bias", "columns of the gradient of edge bias"],
+                (nnz, heads),
+                bias,
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Bias, features and vectors of edges.
+type EdgeGrads<'a, T> = (
+    Option<MatMut<'a, <T as Stored>::Sum>>,
+    Option<MatMut<'a, T>>,
+    Option<MatMut<'a, <T as Stored>::Sum>>,
+);
+
+/// `leaky(t_i + u_j + bias)`.
+struct GatScore<'a, T: Stored> {
+    gat: &'a Gat<'a, T>,
+    target: Slots<T::Sum>,
+    source: Slots<T::Sum>,
+    /// Their bias includes what the features give.
+    edges: Edges<'a, T>,
+    slope: T::Sum,
+}
+
+impl<T: Stored> GatScore<'_, T> {
+    /// Adds a tile and the bias to what the other end has.
+    #[inline(always)]
+    fn raw(
+        &self,
+        (a, entries): (CsrView<'_>, Range<usize>),
+        tile: &[Lanes<T::Sum>],
+        scores: &mut [Lanes<T::Sum>],
+    ) {
+        let layout = self.gat.layout;
+        let used = layout.score_vectors(entries.len());
+        self.edges.add_bias(layout, (a, entries), scores);
+        for group in scores[..used].chunks_exact_mut(tile.len()) {
+            for (s, t) in group.iter_mut().zip(tile) {
+                *s = std::array::from_fn(|l| s[l] + t[l]);
+            }
+        }
+    }
+
+    /// From `raw` to scores and the slopes there.
+    #[inline(always)]
+    fn activate(&self, raw: &mut [Lanes<T::Sum>], slopes: &mut [Lanes<T::Sum>]) {
+        for (raw, slopes) in raw.iter_mut().zip(slopes) {
+            *slopes = raw.map(|x| if x > T::Sum::ZERO { T::Sum::ONE } else { self.slope });
+            *raw = product(raw, slopes);
+        }
+    }
+}
+
+impl<T: Stored> Score<T> for GatScore<'_, T> {
+    type Work = Vec<Lanes<T::Sum>>;
+
+    fn work(&self) -> Self::Work {
+        self.gat.layout.tile()
+    }
+
+    fn adjacency(&self) -> CsrView<'_> {
+        self.gat.a
+    }
+
+    fn layout(&self) -> Layout {
+        self.gat.layout
+    }
+
+    fn edges(&self) -> &Edges<'_, T> {
+        &self.edges
+    }
+
+    #[inline(always)]
+    fn begin(&self, tile: &mut Self::Work, i: usize) {
+        self.gat.layout.tile_of(self.target.row(i), tile);
+    }
+
+    #[inline(always)]
+    fn entries<M: Arith>(
+        &self,
+        tile: &mut Self::Work,
+        entries: Range<usize>,
+        scores: &mut [Lanes<T::Sum>],
+        values: &mut [Lanes<T::Sum>],
+    ) {
+        let (layout, a) = (self.gat.layout, self.gat.a);
+        let at = (a.cols, entries.clone());
+        layout.gather_slots(&self.source, 0, at.clone(), scores);
+        layout.gather(self.gat.source, at, values);
+        let used = layout.score_vectors(entries.len());
+        self.raw((a, entries), tile, scores);
+        for s in &mut scores[..used] {
+            *s = s.map(|x| if x > T::Sum::ZERO { x } else { x * self.slope });
+        }
+    }
+}
+
+/// The backward pass over targets: writes `t`, `lse`, `δ` and the gradient of `t_h·x_ih`.
+struct Targets<'a, T: Stored> {
+    score: &'a GatScore<'a, T>,
+    gat: &'a Gat<'a, T>,
+    given: &'a Given<'a, T>,
+    vectors: &'a [Lanes<T::Sum>],
+}
+
+/// Scratch memory of a backward pass.
+struct Work<F> {
+    chunk: Chunk<F>,
+    slopes: Vec<Lanes<F>>,
+    rows: Vec<Lanes<F>>,
+    target: Target<F>,
+    tile: Vec<Lanes<F>>,
+    /// Features of the source, or of the target.
+    own: Vec<Lanes<F>>,
+}
+
+impl<F: Real> Work<F> {
+    fn new(layout: Layout) -> Self {
+        Work {
+            chunk: Chunk::new(layout),
+            slopes: layout.scores(),
+            rows: layout.rows(layout.chunk()),
+            target: Target::new(layout),
+            tile: layout.tile(),
+            own: layout.rows(1),
+        }
+    }
+}
+
+impl<T: Stored> Pass<T> for Targets<'_, T> {
+    type Work = Work<T::Sum>;
+
+    fn work(&self) -> Self::Work {
+        Work::new(self.gat.layout)
+    }
+
+    fn adjacency(&self) -> CsrView<'_> {
+        self.gat.a
+    }
+
+    fn sizes(&self) -> Sizes {
+        let layout = self.gat.layout;
+        let sums = layout.tile_vectors() + layout.vectors;
+        Sizes { chunk: layout.chunk(), sums, totals: layout.vectors }
+    }
+
+    #[inline(always)]
+    fn begin<M: Arith>(&self, work: &mut Self::Work, i: usize, sums: &mut [Lanes<T::Sum>]) {
+        let layout = self.gat.layout;
+        layout.tile_of(self.score.target.row(i), &mut work.tile);
+        work.target.begin(layout, self.given, i);
+        sums.fill([T::Sum::ZERO; LANES]);
+    }
+
+    #[inline(always)]
+    fn entries<M: Arith>(
+        &self,
+        work: &mut Self::Work,
+        entries: Range<usize>,
+        sums: &mut [Lanes<T::Sum>],
+        own: &mut PerEntry<'_, T>,
+    ) {
+        let (layout, a, n) = (self.gat.layout, self.gat.a, entries.len());
+        let used = layout.score_vectors(n);
+        let Work { chunk, slopes, rows, target, tile, .. } = work;
+        let at = (a.cols, entries.clone());
+        layout.gather_slots(&self.score.source, 0, at.clone(), &mut chunk.scores);
+        layout.gather(self.gat.source, at, rows);
+        self.score.raw((a, entries.clone()), tile, &mut chunk.scores);
+        self.score.activate(&mut chunk.scores[..used], slopes);
+        layout.repeat(&target.lse[..tile.len()], &mut chunk.lse[..used]);
+        if own.asked_for() {
+            layout.repeat(&target.delta[..tile.len()], &mut chunk.delta[..used]);
+            layout.reduce((&mut chunk.dots, n), |e, v| {
+                product(&rows[e * layout.vectors + v], &target.grad[v])
+            });
+        }
+        chunk.differentiate::<M, T>(layout, &self.score.edges, (a, entries.clone()));
+        if own.asked_for() {
+            scale(&mut chunk.dots[..used], slopes);
+            super::backward::store_scores(layout, entries, &chunk.dots, own);
+        }
+        scale(&mut chunk.scores[..used], slopes);
+        scale(&mut chunk.dropped[..used], slopes);
+        let (slope_sum, values) = sums.split_at_mut(layout.tile_vectors());
+        layout.set_after(&mut chunk.scores, n, T::Sum::ZERO);
+        layout.add_to_tile(&chunk.scores[..used], slope_sum);
+        layout.accumulate((values, &chunk.dropped, n), |e, v, w, sum| {
+            mul_add::<M, T::Sum>(w, &rows[e * layout.vectors + v], sum)
+        });
+    }
+
+    #[inline(always)]
+    fn finish<M: Arith>(
+        &self,
+        work: &mut Self::Work,
+        i: usize,
+        sums: Sums<'_, T::Sum>,
+        out: OutRow<'_, T>,
+    ) {
+        let (layout, tile) = (self.gat.layout, self.gat.layout.tile_vectors());
+        let Work { chunk, target, own, .. } = work;
+        let (slope_sum, values) = sums.row.split_at_mut(tile);
+        layout.fold(slope_sum, |a, b| a + b);
+        let d = &mut chunk.dots;
+        layout.reduce((d, 1), |_, v| product(&values[v], &target.grad[v]));
+        for ((d, sum), delta) in d.iter_mut().zip(slope_sum.iter()).zip(&target.delta) {
+            *d = std::array::from_fn(|l| d[l] - sum[l] * delta[l]);
+        }
+        let (t, rest) = out.stats.split_at_mut(layout.slots);
+        t.copy_from_slice(self.score.target.row(i));
+        target.store(layout, rest);
+        rest[2 * layout.slots..].copy_from_slice(&d.as_flattened()[..layout.slots]);
+
+        layout.load(self.gat.target.unwrap_or(self.gat.source), i, own, 0);
+        layout
+            .accumulate((sums.totals, d, 1), |_, v, w, sum| mul_add::<M, T::Sum>(w, &own[v], sum));
+        let [x, _] = out.features;
+        if !x.is_empty() {
+            layout.accumulate((values, d, 1), |_, v, w, _| product(w, &self.vectors[v]));
+            layout.store(values, x);
+        }
+    }
+}
+
+/// `x·by`, vector by vector.
+#[inline(always)]
+fn scale<F: Real>(x: &mut [Lanes<F>], by: &[Lanes<F>]) {
+    for (x, by) in x.iter_mut().zip(by) {
+        *x = product(x, by);
+    }
+}
+
+/// The backward pass over sources.
+struct Sources<'a, T: Stored> {
+    score: &'a GatScore<'a, T>,
+    gat: &'a Gat<'a, T>,
+    given: &'a Given<'a, T>,
+    /// Those of targets, those of sources.
+    vectors: [&'a [Lanes<T::Sum>]; 2],
+    /// `t`, `lse`, `δ` and the gradient of `t_h·x_ih` of each target.
+    stats: &'a Slots<T::Sum>,
+}
+
+impl<T: Stored> Pass<T> for Sources<'_, T> {
+    type Work = Work<T::Sum>;
+
+    fn work(&self) -> Self::Work {
+        Work::new(self.gat.layout)
+    }
+
+    fn adjacency(&self) -> CsrView<'_> {
+        self.given.transpose
+    }
+
+    fn sizes(&self) -> Sizes {
+        let layout = self.gat.layout;
+        let sums = layout.tile_vectors() + layout.vectors;
+        Sizes { chunk: layout.chunk(), sums, totals: layout.vectors }
+    }
+
+    #[inline(always)]
+    fn begin<M: Arith>(&self, work: &mut Self::Work, j: usize, sums: &mut [Lanes<T::Sum>]) {
+        let layout = self.gat.layout;
+        layout.tile_of(self.score.source.row(j), &mut work.tile);
+        layout.load(self.gat.source, j, &mut work.own, 0);
+        sums.fill([T::Sum::ZERO; LANES]);
+    }
+
+    #[inline(always)]
+    fn entries<M: Arith>(
+        &self,
+        work: &mut Self::Work,
+        entries: Range<usize>,
+        sums: &mut [Lanes<T::Sum>],
+        _: &mut PerEntry<'_, T>,
+    ) {
+        let (layout, a, n) = (self.gat.layout, self.given.transpose, entries.len());
+        let used = layout.score_vectors(n);
+        let Work { chunk, slopes, rows, tile, own, .. } = work;
+        let at = (a.cols, entries.clone());
+        layout.gather_slots(self.stats, 0, at.clone(), &mut chunk.scores);
+        layout.gather_slots(self.stats, 1, at.clone(), &mut chunk.lse);
+        layout.gather_slots(self.stats, 2, at.clone(), &mut chunk.delta);
+        layout.gather(self.given.grad, at, rows);
+        self.score.raw((a, entries.clone()), tile, &mut chunk.scores);
+        self.score.activate(&mut chunk.scores[..used], slopes);
+        layout.reduce((&mut chunk.dots, n), |e, v| product(&rows[e * layout.vectors + v], &own[v]));
+        chunk.differentiate::<M, T>(layout, &self.score.edges, (a, entries));
+        scale(&mut chunk.dots[..used], slopes);
+        layout.set_after(&mut chunk.dots, n, T::Sum::ZERO);
+        let (score_sum, values) = sums.split_at_mut(layout.tile_vectors());
+        layout.add_to_tile(&chunk.dots[..used], score_sum);
+        layout.accumulate((values, &chunk.dropped, n), |e, v, w, sum| {
+            mul_add::<M, T::Sum>(w, &rows[e * layout.vectors + v], sum)
+        });
+    }
+
+    #[inline(always)]
+    fn finish<M: Arith>(
+        &self,
+        work: &mut Self::Work,
+        j: usize,
+        sums: Sums<'_, T::Sum>,
+        out: OutRow<'_, T>,
+    ) {
+        let (layout, tile) = (self.gat.layout, self.gat.layout.tile_vectors());
+        let Work { chunk, own, .. } = work;
+        let (score_sum, values) = sums.row.split_at_mut(tile);
+        layout.fold(score_sum, |a, b| a + b);
+        let d = &mut chunk.dots;
+        d[..tile].copy_from_slice(score_sum);
+        layout
+            .accumulate((sums.totals, d, 1), |_, v, w, sum| mul_add::<M, T::Sum>(w, &own[v], sum));
+        let [t, u] = self.vectors;
+        layout.accumulate((values, d, 1), |_, v, w, sum| mul_add::<M, T::Sum>(w, &u[v], sum));
+        if self.gat.target.is_none() {
+            let of_target = &self.stats.row(j)[3 * layout.slots..];
+            layout.tile_of(of_target, &mut d[..tile]);
+            layout.accumulate((values, d, 1), |_, v, w, sum| mul_add::<M, T::Sum>(w, &t[v], sum));
+        }
+        let [z, _] = out.features;
+        layout.store(values, z);
+    }
+}
