@@ -8,13 +8,12 @@
 use std::ops::Range;
 
 use lacis_core::error::same_size;
-use lacis_core::{CsrView, Error, Result};
+use lacis_core::{CsrView, Dense, Error, Result};
 
 use super::edges::{Edges, position};
-use super::lanes::{Lanes, Layout, product};
+use super::lanes::{LANES, Lanes, Layout, Times, exp_less};
 use super::rows::PerEntry;
 use crate::isa::Arith;
-use crate::math;
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
 
@@ -89,7 +88,7 @@ impl<F: Real> Chunk<F> {
         let n = entries.len();
         let used = layout.score_vectors(n);
         for (s, lse) in self.scores[..used].iter_mut().zip(&self.lse) {
-            *s = std::array::from_fn(|l| math::exp::<M, F>(s[l] - lse[l]));
+            *s = exp_less::<M, F>(s, lse);
         }
         layout.set_after(&mut self.scores, n, F::ZERO);
         match &edges.dropout {
@@ -100,7 +99,9 @@ impl<F: Real> Chunk<F> {
         }
         let p = self.scores.iter().zip(&self.dropped);
         for ((dot, delta), (p, dropped)) in self.dots[..used].iter_mut().zip(&self.delta).zip(p) {
-            *dot = std::array::from_fn(|l| M::mul_add(dropped[l], dot[l], -(p[l] * delta[l])));
+            for l in 0..LANES {
+                dot[l] = M::mul_add(dropped[l], dot[l], -(p[l] * delta[l]));
+            }
         }
         layout.set_after(&mut self.dots, n, F::ZERO);
     }
@@ -127,7 +128,8 @@ impl<F: Real> Target<F> {
         let tile = layout.tile_vectors();
         layout.load(given.grad, i, &mut self.grad, 0);
         layout.load(given.y, i, &mut self.room, 0);
-        layout.reduce((&mut self.dots, 1), |_, v| product(&self.grad[v], &self.room[v]));
+        let term = Times { layout, rows: &self.grad, own: &self.room };
+        layout.reduce((&mut self.dots, 1), &term);
         let heads = &self.dots.as_flattened()[..layout.heads];
         layout.tile_of(heads, &mut self.delta[..tile]);
         layout.tile_of(given.lse.row(i), &mut self.lse[..tile]);
@@ -173,6 +175,55 @@ pub(super) fn store_vectors<F: Real>(layout: Layout, row: &[Lanes<F>], mut out: 
     layout.store(row, &mut flat);
     for (h, vector) in flat.chunks_exact(layout.channels).enumerate() {
         out.row_mut(h).copy_from_slice(vector);
+    }
+}
+
+/// Zeros.
+pub(super) fn clear<T: Stored>(grad: Option<MatMut<'_, T>>) {
+    if let Some(mut grad) = grad {
+        (0..grad.n_rows).for_each(|i| grad.row_mut(i).fill(T::narrow(T::Sum::ZERO)));
+    }
+}
+
+/// Gradients per entry where the caller's order is not the stored one: computed in stored order,
+/// then moved.
+pub(super) struct InOrder<'a, T: Stored> {
+    stored: Option<(Dense<T>, Dense<T::Sum>)>,
+    features: Option<MatMut<'a, T>>,
+    bias: Option<MatMut<'a, T::Sum>>,
+}
+
+impl<'a, T: Stored> InOrder<'a, T> {
+    pub fn new(
+        a: CsrView<'_>,
+        features: Option<MatMut<'a, T>>,
+        bias: Option<MatMut<'a, T::Sum>>,
+    ) -> Self {
+        let stored = a.order.map(|order| {
+            let width = |n_cols: Option<usize>| n_cols.unwrap_or(0);
+            let n_cols = (features.as_ref().map(|f| f.n_cols), bias.as_ref().map(|b| b.n_cols));
+            (Dense::zeros(order.len(), width(n_cols.0)), Dense::zeros(order.len(), width(n_cols.1)))
+        });
+        InOrder { stored, features, bias }
+    }
+
+    /// Where a pass writes.
+    pub fn per_entry(&mut self, nnz: usize) -> PerEntry<'_, T> {
+        match &mut self.stored {
+            Some((features, bias)) => PerEntry::new(nnz, Some(features.into()), Some(bias.into())),
+            None => {
+                let features = self.features.as_mut().map(MatMut::reborrow);
+                PerEntry::new(nnz, features, self.bias.as_mut().map(MatMut::reborrow))
+            }
+        }
+    }
+
+    /// Moves what was written to its place.
+    pub fn finish(self, a: CsrView<'_>) {
+        if let Some((features, bias)) = &self.stored {
+            self.features.into_iter().for_each(|out| to_callers_order(a, features.into(), out));
+            self.bias.into_iter().for_each(|out| to_callers_order(a, bias.into(), out));
+        }
     }
 }
 

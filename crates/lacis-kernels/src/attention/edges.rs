@@ -5,7 +5,7 @@ use std::ops::Range;
 use lacis_core::error::same_size;
 use lacis_core::{CsrView, Error, Result, Rng};
 
-use super::lanes::{Lanes, Layout};
+use super::lanes::{self, Lanes, Layout};
 use crate::matrix::Mat;
 use crate::real::{Real, Stored};
 
@@ -103,7 +103,9 @@ impl<T: Stored> Edges<'_, T> {
         let scores = scores.as_flattened_mut();
         for (scores, e) in scores.chunks_mut(layout.slots).zip(entries) {
             let bias = bias.row(position(a, e));
-            scores.iter_mut().zip(bias).for_each(|(score, bias)| *score += *bias);
+            for (score, bias) in scores.iter_mut().zip(bias) {
+                *score += *bias;
+            }
         }
     }
 
@@ -136,7 +138,7 @@ impl<T: Stored> Edges<'_, T> {
         for (row, e) in rows.chunks_exact_mut(layout.vectors).zip(entries) {
             layout.load(features, position(a, e), room, 0);
             for (row, more) in row.iter_mut().zip(room.iter()) {
-                *row = std::array::from_fn(|l| row[l] + more[l]);
+                *row = lanes::add(row, more);
             }
         }
     }

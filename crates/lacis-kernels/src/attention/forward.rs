@@ -14,10 +14,9 @@ use std::ops::Range;
 use lacis_core::{CsrView, Threads};
 
 use super::edges::Edges;
-use super::lanes::{Lanes, Layout, mul_add, product};
+use super::lanes::{AddRows, Lanes, Layout, Scale, exp_less, greater, mul};
 use super::rows::{self, Out, OutRow, Pass, PerEntry, Sizes, Sums, nothing};
 use crate::isa::{Arith, Isa};
-use crate::math;
 use crate::matrix::MatMut;
 use crate::real::{Real, Stored};
 
@@ -91,16 +90,18 @@ fn rescale<M: Arith, F: Real>(
     factor: &mut [Lanes<F>],
 ) {
     for ((factor, old), new) in factor.iter_mut().zip(old).zip(new) {
-        // Nothing was added with a maximum of -∞, even where the new one is -∞ too.
-        *factor = std::array::from_fn(|l| {
-            let factor = math::exp::<M, F>(old[l] - new[l]);
-            if old[l] == F::NEG_INFINITY { F::ZERO } else { factor }
-        });
+        *factor = exp_less::<M, F>(old, new);
+        for (factor, old) in factor.iter_mut().zip(old) {
+            // Nothing was added with a maximum of -∞, even where the new one is -∞ too.
+            if *old == F::NEG_INFINITY {
+                *factor = F::ZERO;
+            }
+        }
     }
     for (sum, factor) in sum.iter_mut().zip(factor.iter()) {
-        *sum = product(sum, factor);
+        *sum = mul(sum, factor);
     }
-    layout.accumulate((values, factor, 1), |_, _, w, sum| product(w, &sum));
+    layout.accumulate::<M, F, _>(values, (factor, 1), &Scale);
 }
 
 impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
@@ -159,10 +160,10 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
         new.copy_from_slice(greatest);
         for group in scores[..used].chunks_exact(new.len()) {
             for (max, s) in new.iter_mut().zip(group) {
-                *max = std::array::from_fn(|l| max[l].greater(s[l]));
+                *max = greater(max, s);
             }
         }
-        layout.fold(new, Real::greater);
+        layout.fold_greatest(new);
         if *begun {
             rescale::<M, T::Sum>(layout, (sum, values), (greatest, new), factor);
         }
@@ -171,16 +172,14 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
 
         for group in scores[..used].chunks_exact_mut(new.len()) {
             for (s, max) in group.iter_mut().zip(new.iter()) {
-                *s = std::array::from_fn(|l| math::exp::<M, T::Sum>(s[l] - max[l]));
+                *s = exp_less::<M, T::Sum>(s, max);
             }
         }
         layout.set_after(scores, n, T::Sum::ZERO);
         layout.add_to_tile(&scores[..used], sum);
         let at = (self.0.adjacency(), entries);
         let p = self.0.edges().dropped(layout, at, (&*scores, dropped));
-        layout.accumulate((values, p, n), |e, v, w, sum| {
-            mul_add::<M, T::Sum>(w, &rows[e * layout.vectors + v], sum)
-        });
+        layout.accumulate::<M, T::Sum, _>(values, (p, n), &AddRows(layout, rows));
     }
 
     #[inline(always)]
@@ -190,7 +189,7 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
         let [other, more, more_values] = parts(layout, &mut part);
         let mut new = greatest.to_vec();
         for (new, other) in new.iter_mut().zip(other.iter()) {
-            *new = std::array::from_fn(|l| new[l].greater(other[l]));
+            *new = greater(new, other);
         }
         let mut factor = layout.scores();
         rescale::<M, T::Sum>(layout, (sum, values), (greatest, &new), &mut factor);
@@ -210,13 +209,15 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
     ) {
         let layout = self.0.layout();
         let [greatest, sum, values] = parts(layout, sums.row);
-        layout.fold(sum, |a, b| a + b);
+        layout.fold_sum(sum);
         let epsilon = T::Sum::of(SOFTMAX_EPSILON);
         for (sum, factor) in sum.iter_mut().zip(work.factor.iter_mut()) {
-            *sum = sum.map(|sum| sum + epsilon);
-            *factor = sum.map(|sum| T::Sum::ONE / sum);
+            for (sum, factor) in sum.iter_mut().zip(factor) {
+                *sum += epsilon;
+                *factor = T::Sum::ONE / *sum;
+            }
         }
-        layout.accumulate((values, &work.factor, 1), |_, _, w, sum| product(w, &sum));
+        layout.accumulate::<M, T::Sum, _>(values, (&work.factor, 1), &Scale);
         let [y, _] = out.features;
         layout.store(values, y);
         let (greatest, sum) = (greatest.as_flattened(), sum.as_flattened());

@@ -20,7 +20,7 @@ use lacis_core::{CsrView, Dense, Error, Result, Threads};
 use super::backward::{Chunk, Given, Target, row_of, store_vectors, to_callers_order};
 use super::edges::{Dropout, Edges};
 use super::forward::{self, Score};
-use super::lanes::{LANES, Lanes, Layout, Slots, mul_add, product};
+use super::lanes::{self, AddRows, LANES, Lanes, Layout, Slots, Times, Weighted, add, leaky, mul};
 use super::project::{Spread, project, spread};
 use super::rows::{self, Out, OutRow, Pass, PerEntry, Sizes, Sums, nothing};
 use crate::isa::{Arith, Isa};
@@ -178,9 +178,8 @@ impl<'a, T: Stored> Gat<'a, T> {
         given.check("gat", self.a, self.layout, &self.edges)?;
         self.check_grads(&grads)?;
         if self.layout.width() == 0 {
-            if let Some(mut bias) = grads.bias {
-                (0..bias.n_rows).for_each(|e| bias.row_mut(e).fill(T::Sum::ZERO));
-            }
+            super::backward::clear(grads.bias);
+            super::backward::clear(grads.features);
             return Ok(());
         }
         let bias = self.edge_bias(isa, threads);
@@ -284,67 +283,26 @@ impl<'a, T: Stored> Gat<'a, T> {
 
     fn check_grads(&self, grads: &GatGrads<'_, T>) -> Result<()> {
         let Layout { heads, channels, .. } = self.layout;
-        let (width, nnz) = (heads * channels, self.a.cols.len());
-        let op = "gat backward";
-        super::check_shape(
-            op,
-            [
-                "rows of the gradient of source features",
-                "columns of the gradient of source features",
-            ],
-            (self.source.n_rows, width),
-            &grads.source,
-        )?;
+        let check = super::GradCheck { op: "gat backward", nnz: self.a.cols.len() };
+        let width = heads * channels;
+        check.shape("source features", (self.source.n_rows, width), &grads.source)?;
         if grads.target.is_some() != self.target.is_some() {
             let problem = "targets have a gradient exactly when they have features of their own";
-            return Err(Error::argument(op, problem));
+            return Err(Error::argument(check.op, problem));
         }
-        if self.edges.features.is_none()
-            && (grads.features.is_some() || grads.edge_vectors.is_some())
-        {
-            return Err(Error::argument(op, "there are no edge features to differentiate by"));
+        let of_edges = grads.features.is_some() || grads.edge_vectors.is_some();
+        if of_edges && self.edges.features.is_none() {
+            let problem = "there are no edge features to differentiate by";
+            return Err(Error::argument(check.op, problem));
         }
         if let Some(target) = &grads.target {
-            super::check_shape(
-                op,
-                [
-                    "rows of the gradient of target features",
-                    "columns of the gradient of target features",
-                ],
-                (self.a.n_rows(), width),
-                target,
-            )?;
+            check.shape("target features", (self.a.n_rows(), width), target)?;
         }
-        for vectors in
-            [&grads.target_vectors, &grads.source_vectors].into_iter().chain(&grads.edge_vectors)
-        {
-            super::check_shape(
-                op,
-                ["rows of the gradient of vectors", "columns of the gradient of vectors"],
-                (heads, channels),
-                vectors,
-            )?;
+        let vectors = [&grads.target_vectors, &grads.source_vectors];
+        for vectors in vectors.into_iter().chain(&grads.edge_vectors) {
+            check.shape("vectors", (heads, channels), vectors)?;
         }
-        if let Some(features) = &grads.features {
-            super::check_shape(
-                op,
-                [
-                    "rows of the gradient of edge features",
-                    "columns of the gradient of edge features",
-                ],
-                (nnz, width),
-                features,
-            )?;
-        }
-        if let Some(bias) = &grads.bias {
-            super::check_shape(
-                op,
-                ["rows of the gradient of edge bias", "columns of the gradient of edge bias"],
-                (nnz, heads),
-                bias,
-            )?;
-        }
-        Ok(())
+        check.edges(self.layout, &grads.features, &grads.bias)
     }
 }
 
@@ -379,7 +337,7 @@ impl<T: Stored> GatScore<'_, T> {
         self.edges.add_bias(layout, (a, entries), scores);
         for group in scores[..used].chunks_exact_mut(tile.len()) {
             for (s, t) in group.iter_mut().zip(tile) {
-                *s = std::array::from_fn(|l| s[l] + t[l]);
+                *s = add(s, t);
             }
         }
     }
@@ -388,8 +346,8 @@ impl<T: Stored> GatScore<'_, T> {
     #[inline(always)]
     fn activate(&self, raw: &mut [Lanes<T::Sum>], slopes: &mut [Lanes<T::Sum>]) {
         for (raw, slopes) in raw.iter_mut().zip(slopes) {
-            *slopes = raw.map(|x| if x > T::Sum::ZERO { T::Sum::ONE } else { self.slope });
-            *raw = product(raw, slopes);
+            *slopes = lanes::slopes(raw, self.slope);
+            *raw = mul(raw, slopes);
         }
     }
 }
@@ -433,7 +391,7 @@ impl<T: Stored> Score<T> for GatScore<'_, T> {
         let used = layout.score_vectors(entries.len());
         self.raw((a, entries), tile, scores);
         for s in &mut scores[..used] {
-            *s = s.map(|x| if x > T::Sum::ZERO { x } else { x * self.slope });
+            *s = leaky(s, self.slope);
         }
     }
 }
@@ -514,9 +472,8 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
         layout.repeat(&target.lse[..tile.len()], &mut chunk.lse[..used]);
         if own.asked_for() {
             layout.repeat(&target.delta[..tile.len()], &mut chunk.delta[..used]);
-            layout.reduce((&mut chunk.dots, n), |e, v| {
-                product(&rows[e * layout.vectors + v], &target.grad[v])
-            });
+            let term = Times { layout, rows, own: &target.grad };
+            layout.reduce((&mut chunk.dots, n), &term);
         }
         chunk.differentiate::<M, T>(layout, &self.score.edges, (a, entries.clone()));
         if own.asked_for() {
@@ -528,9 +485,8 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
         let (slope_sum, values) = sums.split_at_mut(layout.tile_vectors());
         layout.set_after(&mut chunk.scores, n, T::Sum::ZERO);
         layout.add_to_tile(&chunk.scores[..used], slope_sum);
-        layout.accumulate((values, &chunk.dropped, n), |e, v, w, sum| {
-            mul_add::<M, T::Sum>(w, &rows[e * layout.vectors + v], sum)
-        });
+        let add = AddRows(layout, &rows[..]);
+        layout.accumulate::<M, T::Sum, _>(values, (&chunk.dropped, n), &add);
     }
 
     #[inline(always)]
@@ -544,11 +500,13 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
         let (layout, tile) = (self.gat.layout, self.gat.layout.tile_vectors());
         let Work { chunk, target, own, .. } = work;
         let (slope_sum, values) = sums.row.split_at_mut(tile);
-        layout.fold(slope_sum, |a, b| a + b);
+        layout.fold_sum(slope_sum);
         let d = &mut chunk.dots;
-        layout.reduce((d, 1), |_, v| product(&values[v], &target.grad[v]));
+        layout.reduce((d, 1), &Times { layout, rows: values, own: &target.grad });
         for ((d, sum), delta) in d.iter_mut().zip(slope_sum.iter()).zip(&target.delta) {
-            *d = std::array::from_fn(|l| d[l] - sum[l] * delta[l]);
+            for l in 0..LANES {
+                d[l] = M::mul_add(-sum[l], delta[l], d[l]);
+            }
         }
         let (t, rest) = out.stats.split_at_mut(layout.slots);
         t.copy_from_slice(self.score.target.row(i));
@@ -556,11 +514,10 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
         rest[2 * layout.slots..].copy_from_slice(&d.as_flattened()[..layout.slots]);
 
         layout.load(self.gat.target.unwrap_or(self.gat.source), i, own, 0);
-        layout
-            .accumulate((sums.totals, d, 1), |_, v, w, sum| mul_add::<M, T::Sum>(w, &own[v], sum));
+        layout.accumulate::<M, T::Sum, _>(sums.totals, (d, 1), &AddRows(layout, own));
         let [x, _] = out.features;
         if !x.is_empty() {
-            layout.accumulate((values, d, 1), |_, v, w, _| product(w, &self.vectors[v]));
+            layout.accumulate::<M, T::Sum, _>(values, (d, 1), &Weighted(self.vectors));
             layout.store(values, x);
         }
     }
@@ -570,7 +527,7 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
 #[inline(always)]
 fn scale<F: Real>(x: &mut [Lanes<F>], by: &[Lanes<F>]) {
     for (x, by) in x.iter_mut().zip(by) {
-        *x = product(x, by);
+        *x = mul(x, by);
     }
 }
 
@@ -628,15 +585,14 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
         layout.gather(self.given.grad, at, rows);
         self.score.raw((a, entries.clone()), tile, &mut chunk.scores);
         self.score.activate(&mut chunk.scores[..used], slopes);
-        layout.reduce((&mut chunk.dots, n), |e, v| product(&rows[e * layout.vectors + v], &own[v]));
+        layout.reduce((&mut chunk.dots, n), &Times { layout, rows, own });
         chunk.differentiate::<M, T>(layout, &self.score.edges, (a, entries));
         scale(&mut chunk.dots[..used], slopes);
         layout.set_after(&mut chunk.dots, n, T::Sum::ZERO);
         let (score_sum, values) = sums.split_at_mut(layout.tile_vectors());
         layout.add_to_tile(&chunk.dots[..used], score_sum);
-        layout.accumulate((values, &chunk.dropped, n), |e, v, w, sum| {
-            mul_add::<M, T::Sum>(w, &rows[e * layout.vectors + v], sum)
-        });
+        let add = AddRows(layout, &rows[..]);
+        layout.accumulate::<M, T::Sum, _>(values, (&chunk.dropped, n), &add);
     }
 
     #[inline(always)]
@@ -650,17 +606,16 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
         let (layout, tile) = (self.gat.layout, self.gat.layout.tile_vectors());
         let Work { chunk, own, .. } = work;
         let (score_sum, values) = sums.row.split_at_mut(tile);
-        layout.fold(score_sum, |a, b| a + b);
+        layout.fold_sum(score_sum);
         let d = &mut chunk.dots;
         d[..tile].copy_from_slice(score_sum);
-        layout
-            .accumulate((sums.totals, d, 1), |_, v, w, sum| mul_add::<M, T::Sum>(w, &own[v], sum));
+        layout.accumulate::<M, T::Sum, _>(sums.totals, (d, 1), &AddRows(layout, own));
         let [t, u] = self.vectors;
-        layout.accumulate((values, d, 1), |_, v, w, sum| mul_add::<M, T::Sum>(w, &u[v], sum));
+        layout.accumulate::<M, T::Sum, _>(values, (d, 1), &AddRows(layout, u));
         if self.gat.target.is_none() {
             let of_target = &self.stats.row(j)[3 * layout.slots..];
             layout.tile_of(of_target, &mut d[..tile]);
-            layout.accumulate((values, d, 1), |_, v, w, sum| mul_add::<M, T::Sum>(w, &t[v], sum));
+            layout.accumulate::<M, T::Sum, _>(values, (d, 1), &AddRows(layout, t));
         }
         let [z, _] = out.features;
         layout.store(values, z);

@@ -1,8 +1,8 @@
 //! How the heads of a row lie in vectors of 16 lanes.
 //!
 //! ```text
-//!   features of an edge   head 0, padded to 1, 2, 4, 8 or 16·m lanes | head 1 | …      `vectors` of them
-//!   scores of edges       heads of edge 0, padded likewise to `slots` | those of edge 1 | …
+//!   features of an edge   head 0, padded to 4, 8 or 16·m lanes | head 1 | …      `vectors` of them
+//!   scores of edges       heads of edge 0, padded to 1, 2, 4, 8 or 16·m | those of edge 1 | …
 //! ```
 //! Scores of many edges are so one list of whole vectors, whatever the number of heads; a number
 //! per head that is the same for all edges is a tile of it. Lanes of padding hold anything finite
@@ -11,6 +11,7 @@
 use std::ops::Range;
 
 use crate::isa::Arith;
+use crate::math;
 use crate::matrix::{Mat, MatMut};
 use crate::mem::prefetch;
 use crate::real::{Real, Stored};
@@ -32,28 +33,26 @@ pub(super) struct Layout {
     pub heads: usize,
     /// Numbers per head.
     pub channels: usize,
-    /// Lanes per head: 1, 2, 4, 8 or a multiple of 16.
+    /// Lanes per head: 4, 8 or a multiple of 16.
     lanes: usize,
-    /// Lanes of an edge's scores, likewise.
+    /// Lanes of an edge's scores: 1, 2, 4, 8 or a multiple of 16.
     pub slots: usize,
     /// Vectors of a row.
     pub vectors: usize,
 }
 
-/// Vectors of a power of two, or whole ones.
-fn padded(n: usize) -> usize {
-    if n > LANES / 2 { n.next_multiple_of(LANES) } else { n.max(1).next_power_of_two() }
+/// Lanes that divide a vector, at least `least`, or whole vectors.
+fn padded(n: usize, least: usize) -> usize {
+    if n > LANES / 2 { n.next_multiple_of(LANES) } else { n.next_power_of_two().max(least) }
 }
 
 /// Calls a method with the lanes per head as a constant; 16 stands for all multiples.
 macro_rules! by_lanes {
     ($layout:expr, $method:ident::<$($G:ty),*>($($arg:expr),*)) => {
         match $layout.lanes {
-            1 => $layout.$method::<$($G,)* _, 1>($($arg),*),
-            2 => $layout.$method::<$($G,)* _, 2>($($arg),*),
-            4 => $layout.$method::<$($G,)* _, 4>($($arg),*),
-            8 => $layout.$method::<$($G,)* _, 8>($($arg),*),
-            _ => $layout.$method::<$($G,)* _, LANES>($($arg),*),
+            4 => $layout.$method::<$($G,)* 4>($($arg),*),
+            8 => $layout.$method::<$($G,)* 8>($($arg),*),
+            _ => $layout.$method::<$($G,)* LANES>($($arg),*),
         }
     };
 }
@@ -62,9 +61,9 @@ impl Layout {
     /// `heads` of `channels` each, side by side.
     pub fn new(heads: usize, channels: usize) -> Self {
         // One head alone is a row of whole vectors: its weight is the same in all lanes.
-        let lanes = if heads == 1 { channels.next_multiple_of(LANES) } else { padded(channels) };
+        let lanes = if heads == 1 { channels.next_multiple_of(LANES) } else { padded(channels, 4) };
         let vectors = (heads * lanes).div_ceil(LANES);
-        Layout { heads, channels, lanes, slots: padded(heads), vectors }
+        Layout { heads, channels, lanes, slots: padded(heads, 1), vectors }
     }
 
     /// Numbers of a row, without padding.
@@ -120,7 +119,7 @@ impl Layout {
             let out = &mut rows[at..at + self.vectors];
             if let Some(row) = x.data.get(start..start + whole) {
                 for (out, x) in out.iter_mut().zip(row.as_chunks::<LANES>().0) {
-                    *out = x.map(T::wide);
+                    *out = short(x);
                 }
                 let last = &mut out[self.vectors - 1];
                 *last = keep(last, self.width() + LANES - whole, T::Sum::ZERO);
@@ -166,12 +165,12 @@ impl Layout {
     pub fn store<T: Stored>(self, row: &[Lanes<T::Sum>], out: &mut [T]) {
         let row = row.as_flattened();
         if self.is_flat() {
-            out.iter_mut().zip(row).for_each(|(out, value)| *out = T::narrow(*value));
+            narrow(row, out);
             return;
         }
         let heads = out.chunks_exact_mut(self.channels).zip(row.chunks_exact(self.lanes));
         for (out, row) in heads {
-            out.iter_mut().zip(row).for_each(|(out, value)| *out = T::narrow(*value));
+            narrow(row, out);
         }
     }
 
@@ -183,78 +182,81 @@ impl Layout {
         }
         let heads = LANES / K;
         let p = &p[v * heads..][..heads];
-        std::array::from_fn(|lane| p[lane / K])
+        let mut lanes = [F::ZERO; LANES];
+        for l in 0..LANES {
+            lanes[l] = p[l / K];
+        }
+        lanes
     }
 
     /// `sums_v ← join(edge, v, weights_v, sums_v)` for every vector of a row and `n` edges in
     /// ascending order; the weights are the edge's numbers in `p`.
     #[inline(always)]
-    pub fn accumulate<F: Real>(
+    pub fn accumulate<M: Arith, F: Real, J: Join<F>>(
         self,
-        (sums, p, n): (&mut [Lanes<F>], &[Lanes<F>], usize),
-        join: impl Fn(usize, usize, &Lanes<F>, Lanes<F>) -> Lanes<F> + Copy,
+        sums: &mut [Lanes<F>],
+        (p, n): (&[Lanes<F>], usize),
+        join: &J,
     ) {
-        by_lanes!(self, accumulate_by::<F>((sums, p, n), join));
+        by_lanes!(self, accumulate_by::<M, F, J>(sums, (p.as_flattened(), n), join));
     }
 
     #[inline(always)]
-    fn accumulate_by<F: Real, J, const K: usize>(
+    fn accumulate_by<M: Arith, F: Real, J: Join<F>, const K: usize>(
         self,
-        (sums, p, n): (&mut [Lanes<F>], &[Lanes<F>], usize),
-        join: J,
-    ) where
-        J: Fn(usize, usize, &Lanes<F>, Lanes<F>) -> Lanes<F> + Copy,
-    {
-        let p = p.as_flattened();
-        let one = |v: usize, e: usize, sum: Lanes<F>| {
-            join(e, v, &self.weights::<F, K>(&p[e * self.slots..], v), sum)
-        };
-        // Four edges between reading a sum and writing it.
-        let fours = n - n % 4;
-        for e in (0..fours).step_by(4) {
+        sums: &mut [Lanes<F>],
+        (p, n): (&[F], usize),
+        join: &J,
+    ) {
+        // Some edges between reading a sum and writing it; few enough for their rows to stay near.
+        for first in (0..n).step_by(8) {
+            let edges = first..n.min(first + 8);
             for (v, sum) in sums[..self.vectors].iter_mut().enumerate() {
-                let sum_of_two = one(v, e + 1, one(v, e, *sum));
-                *sum = one(v, e + 3, one(v, e + 2, sum_of_two));
+                let mut total = *sum;
+                for e in edges.clone() {
+                    let w = self.weights::<F, K>(&p[e * self.slots..], v);
+                    total = join.join::<M>(e, v, &w, &total);
+                }
+                *sum = total;
             }
         }
-        for e in fours..n {
-            for (v, sum) in sums[..self.vectors].iter_mut().enumerate() {
-                *sum = one(v, e, *sum);
-            }
-        }
+    }
+
+    /// Calls of `join` for one edge, whatever the sums were.
+    #[inline(always)]
+    pub fn spread<M: Arith, F: Real, J: Join<F>>(
+        self,
+        out: &mut [Lanes<F>],
+        (p, e): (&[Lanes<F>], usize),
+        join: &J,
+    ) {
+        // The edge's own numbers come first.
+        let p = &p.as_flattened()[e * self.slots..];
+        by_lanes!(self, accumulate_by::<M, F, J>(out, (p, 1), join));
     }
 
     /// The sums over each head's channels of `term(edge, v)`, to the edges' numbers in `out`.
     #[inline(always)]
-    pub fn reduce<F: Real>(
-        self,
-        (out, n): (&mut [Lanes<F>], usize),
-        term: impl Fn(usize, usize) -> Lanes<F> + Copy,
-    ) {
-        by_lanes!(self, reduce_by::<F>((out, n), term));
+    pub fn reduce<F: Real, G: Term<F>>(self, (out, n): (&mut [Lanes<F>], usize), term: &G) {
+        by_lanes!(self, reduce_by::<F, G>((out.as_flattened_mut(), n), term));
     }
 
     #[inline(always)]
-    fn reduce_by<F: Real, G, const K: usize>(self, (out, n): (&mut [Lanes<F>], usize), term: G)
-    where
-        G: Fn(usize, usize) -> Lanes<F> + Copy,
-    {
-        let out = out.as_flattened_mut();
+    fn reduce_by<F: Real, G: Term<F>, const K: usize>(self, (out, n): (&mut [F], usize), term: &G) {
         for e in 0..n {
             let out = &mut out[e * self.slots..];
             if K == LANES {
                 let per_head = self.lanes / LANES;
                 for (h, out) in out[..self.heads].iter_mut().enumerate() {
-                    let mut sum = term(e, h * per_head);
+                    let mut sum = term.at(e, h * per_head);
                     for v in 1..per_head {
-                        let more = term(e, h * per_head + v);
-                        sum = std::array::from_fn(|l| sum[l] + more[l]);
+                        sum = add(&sum, &term.at(e, h * per_head + v));
                     }
-                    *out = across(sum);
+                    *out = across(&sum);
                 }
             } else {
                 for v in 0..self.vectors {
-                    let sums = groups::<F, K>(term(e, v));
+                    let sums = groups::<F, K>(&term.at(e, v));
                     let heads = LANES / K;
                     out[v * heads..][..heads].copy_from_slice(&sums[..heads]);
                 }
@@ -303,14 +305,25 @@ impl Layout {
         }
     }
 
-    /// Joins the lanes of each head: afterwards a tile.
+    /// The greatest lane of each head: afterwards a tile.
     #[inline(always)]
-    pub fn fold<F: Real>(self, tile: &mut [Lanes<F>], join: impl Fn(F, F) -> F) {
+    pub fn fold_greatest<F: Real>(self, tile: &mut [Lanes<F>]) {
         let mut step = LANES / 2;
         while step >= self.slots {
             for lanes in tile.iter_mut() {
-                let old = *lanes;
-                *lanes = std::array::from_fn(|l| join(old[l], old[(l + step) % LANES]));
+                *lanes = greater(lanes, &rotated(lanes, step));
+            }
+            step /= 2;
+        }
+    }
+
+    /// The sum of the lanes of each head, likewise.
+    #[inline(always)]
+    pub fn fold_sum<F: Real>(self, tile: &mut [Lanes<F>]) {
+        let mut step = LANES / 2;
+        while step >= self.slots {
+            for lanes in tile.iter_mut() {
+                *lanes = add(lanes, &rotated(lanes, step));
             }
             step /= 2;
         }
@@ -321,7 +334,7 @@ impl Layout {
     pub fn add_to_tile<F: Real>(self, scores: &[Lanes<F>], tile: &mut [Lanes<F>]) {
         for group in scores.chunks_exact(tile.len()) {
             for (sum, x) in tile.iter_mut().zip(group) {
-                *sum = std::array::from_fn(|l| sum[l] + x[l]);
+                *sum = add(sum, x);
             }
         }
     }
@@ -364,52 +377,184 @@ impl<F: Real> Slots<F> {
     }
 }
 
+/// Something of an edge and a vector of its row.
+pub(super) trait Term<F> {
+    fn at(&self, e: usize, v: usize) -> Lanes<F>;
+}
+
+/// How an edge joins a vector of sums, with a weight per lane.
+pub(super) trait Join<F: Real> {
+    fn join<M: Arith>(&self, e: usize, v: usize, w: &Lanes<F>, sum: &Lanes<F>) -> Lanes<F>;
+}
+
+/// The row of each edge times one that is the same for all.
+pub(super) struct Times<'a, F> {
+    pub layout: Layout,
+    pub rows: &'a [Lanes<F>],
+    pub own: &'a [Lanes<F>],
+}
+
+impl<F: Real> Term<F> for Times<'_, F> {
+    #[inline(always)]
+    fn at(&self, e: usize, v: usize) -> Lanes<F> {
+        mul(&self.rows[e * self.layout.vectors + v], &self.own[v])
+    }
+}
+
+/// Adds the weighted row of each edge.
+pub(super) struct AddRows<'a, F>(pub Layout, pub &'a [Lanes<F>]);
+
+impl<F: Real> Join<F> for AddRows<'_, F> {
+    #[inline(always)]
+    fn join<M: Arith>(&self, e: usize, v: usize, w: &Lanes<F>, sum: &Lanes<F>) -> Lanes<F> {
+        mul_add::<M, F>(w, &self.1[e * self.0.vectors + v], sum)
+    }
+}
+
+/// The weighted row, whatever the sum was.
+pub(super) struct Weighted<'a, F>(pub &'a [Lanes<F>]);
+
+impl<F: Real> Join<F> for Weighted<'_, F> {
+    #[inline(always)]
+    fn join<M: Arith>(&self, _: usize, v: usize, w: &Lanes<F>, _: &Lanes<F>) -> Lanes<F> {
+        mul(w, &self.0[v])
+    }
+}
+
+/// The weighted sum.
+pub(super) struct Scale;
+
+impl<F: Real> Join<F> for Scale {
+    #[inline(always)]
+    fn join<M: Arith>(&self, _: usize, _: usize, w: &Lanes<F>, sum: &Lanes<F>) -> Lanes<F> {
+        mul(w, sum)
+    }
+}
+
+// Loops over lanes, and no closures: what is not inlined is not compiled for the instruction set.
+
+/// Makes a function of lanes of one of numbers.
+macro_rules! lanewise {
+    ($(#[$doc:meta])* $name:ident($($x:ident),*) = $result:expr) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub(super) fn $name<F: Real>($($x: &Lanes<F>),*) -> Lanes<F> {
+            let mut lanes = [F::ZERO; LANES];
+            for l in 0..LANES {
+                $(let $x = $x[l];)*
+                lanes[l] = $result;
+            }
+            lanes
+        }
+    };
+}
+
+lanewise!(/** `a + b`. */ add(a, b) = a + b);
+lanewise!(/** `a·b`. */ mul(a, b) = a * b);
+lanewise!(/** The greater of each; NaN stays. */ greater(a, b) = a.greater(b));
+
+/// `w·x + sum`.
+#[inline(always)]
+pub(super) fn mul_add<M: Arith, F: Real>(w: &Lanes<F>, x: &Lanes<F>, sum: &Lanes<F>) -> Lanes<F> {
+    let mut lanes = [F::ZERO; LANES];
+    for l in 0..LANES {
+        lanes[l] = M::mul_add(w[l], x[l], sum[l]);
+    }
+    lanes
+}
+
+/// `e^(a - b)`.
+#[inline(always)]
+pub(super) fn exp_less<M: Arith, F: Real>(a: &Lanes<F>, b: &Lanes<F>) -> Lanes<F> {
+    let mut lanes = [F::ZERO; LANES];
+    for l in 0..LANES {
+        lanes[l] = math::exp::<M, F>(a[l] - b[l]);
+    }
+    lanes
+}
+
+/// `x`, times `slope` where it is not above 0.
+#[inline(always)]
+pub(super) fn leaky<F: Real>(x: &Lanes<F>, slope: F) -> Lanes<F> {
+    mul(x, &slopes(x, slope))
+}
+
+/// The derivative of [`leaky`].
+#[inline(always)]
+pub(super) fn slopes<F: Real>(x: &Lanes<F>, slope: F) -> Lanes<F> {
+    let mut lanes = [slope; LANES];
+    for l in 0..LANES {
+        if x[l] > F::ZERO {
+            lanes[l] = F::ONE;
+        }
+    }
+    lanes
+}
+
+/// The lanes, those `step` further first.
+#[inline(always)]
+fn rotated<F: Real>(x: &Lanes<F>, step: usize) -> Lanes<F> {
+    let mut lanes = [F::ZERO; LANES];
+    for l in 0..LANES {
+        lanes[l] = x[(l + step) % LANES];
+    }
+    lanes
+}
+
 /// The first `n` lanes, and `value` in the others.
 #[inline(always)]
 fn keep<F: Real>(lanes: &Lanes<F>, n: usize, value: F) -> Lanes<F> {
-    let n = n as u32;
-    let number: [u32; LANES] = std::array::from_fn(|l| l as u32);
-    std::array::from_fn(|l| if number[l] < n { lanes[l] } else { value })
+    let mut kept = [value; LANES];
+    for l in 0..LANES {
+        if l < n {
+            kept[l] = lanes[l];
+        }
+    }
+    kept
 }
 
 /// At most 16 numbers as a vector.
 #[inline(always)]
 fn short<T: Stored>(x: &[T]) -> Lanes<T::Sum> {
     let mut lanes = [T::Sum::ZERO; LANES];
-    lanes.iter_mut().zip(x).for_each(|(lane, x)| *lane = x.wide());
+    for (lane, x) in lanes.iter_mut().zip(x) {
+        *lane = x.wide();
+    }
     lanes
+}
+
+#[inline(always)]
+fn narrow<T: Stored>(from: &[T::Sum], out: &mut [T]) {
+    for (out, value) in out.iter_mut().zip(from) {
+        *out = T::narrow(*value);
+    }
 }
 
 /// The sums of groups of `K` lanes, in the first lanes.
 #[inline(always)]
-fn groups<F: Real, const K: usize>(x: Lanes<F>) -> Lanes<F> {
-    let pairs = |x: Lanes<F>, left: usize| {
-        std::array::from_fn(|l| if l < left / 2 { x[2 * l] + x[2 * l + 1] } else { F::ZERO })
-    };
-    match K {
-        1 => x,
-        2 => pairs(x, 16),
-        4 => pairs(pairs(x, 16), 8),
-        _ => pairs(pairs(pairs(x, 16), 8), 4),
+fn groups<F: Real, const K: usize>(x: &Lanes<F>) -> Lanes<F> {
+    let mut lanes = *x;
+    let mut left = LANES;
+    while left > LANES / K {
+        let old = lanes;
+        left /= 2;
+        for l in 0..left {
+            lanes[l] = old[2 * l] + old[2 * l + 1];
+        }
     }
+    lanes
 }
 
 /// The sum of all lanes.
 #[inline(always)]
-fn across<F: Real>(x: Lanes<F>) -> F {
-    let eight: [F; 8] = std::array::from_fn(|l| x[l] + x[l + 8]);
-    let four: [F; 4] = std::array::from_fn(|l| eight[l] + eight[l + 4]);
-    (four[0] + four[2]) + (four[1] + four[3])
-}
-
-/// `w·x + sum`.
-#[inline(always)]
-pub(super) fn mul_add<M: Arith, F: Real>(w: &Lanes<F>, x: &Lanes<F>, sum: Lanes<F>) -> Lanes<F> {
-    std::array::from_fn(|l| M::mul_add(w[l], x[l], sum[l]))
-}
-
-/// `a·b`.
-#[inline(always)]
-pub(super) fn product<F: Real>(a: &Lanes<F>, b: &Lanes<F>) -> Lanes<F> {
-    std::array::from_fn(|l| a[l] * b[l])
+fn across<F: Real>(x: &Lanes<F>) -> F {
+    let mut lanes = *x;
+    let mut left = LANES;
+    while left > 1 {
+        left /= 2;
+        for l in 0..left {
+            lanes[l] = lanes[l] + lanes[l + left];
+        }
+    }
+    lanes[0]
 }

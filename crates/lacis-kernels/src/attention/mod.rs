@@ -19,19 +19,23 @@
 //! uses it.
 
 mod backward;
+mod dot;
 mod edges;
 mod forward;
 mod gat;
+mod gatv2;
 mod lanes;
 mod project;
 mod rows;
 
 pub use backward::Given;
+pub use dot::{DotAttention, DotAttentionGrads};
 pub use edges::Dropout;
 pub use gat::{Gat, GatGrads};
+pub use gatv2::{GatV2, GatV2Grads};
 
-use lacis_core::Result;
 use lacis_core::error::same_size;
+use lacis_core::{Error, Result};
 
 use crate::matrix::MatMut;
 use crate::real::Stored;
@@ -50,14 +54,40 @@ fn check_outputs<T: Stored>(
     same_size(op, "columns of lse", layout.heads, lse.n_cols)
 }
 
-/// # Errors
-/// When a gradient has another shape than what it is the gradient of.
-fn check_shape<T: Stored>(
+/// Whether gradients have the shape of what they are the gradients of.
+struct GradCheck {
     op: &'static str,
-    what: [&'static str; 2],
-    (n_rows, n_cols): (usize, usize),
-    grad: &MatMut<'_, T>,
-) -> Result<()> {
-    same_size(op, what[0], n_rows, grad.n_rows)?;
-    same_size(op, what[1], n_cols, grad.n_cols)
+    nnz: usize,
+}
+
+impl GradCheck {
+    fn shape<T: Stored>(
+        &self,
+        what: &str,
+        (n_rows, n_cols): (usize, usize),
+        grad: &MatMut<'_, T>,
+    ) -> Result<()> {
+        if (grad.n_rows, grad.n_cols) == (n_rows, n_cols) {
+            return Ok(());
+        }
+        let found = format!("{} × {}", grad.n_rows, grad.n_cols);
+        let problem =
+            format!("the gradient of the {what} is {found}, expected {n_rows} × {n_cols}");
+        Err(Error::argument(self.op, problem))
+    }
+
+    fn edges<T: Stored>(
+        &self,
+        layout: Layout,
+        features: &Option<MatMut<'_, T>>,
+        bias: &Option<MatMut<'_, T::Sum>>,
+    ) -> Result<()> {
+        if let Some(features) = features {
+            self.shape("edge features", (self.nnz, layout.width()), features)?;
+        }
+        if let Some(bias) = bias {
+            self.shape("edge bias", (self.nnz, layout.heads), bias)?;
+        }
+        Ok(())
+    }
 }

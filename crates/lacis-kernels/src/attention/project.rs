@@ -5,7 +5,7 @@ use std::ops::Range;
 use lacis_core::Threads;
 use lacis_core::threads::ranges;
 
-use super::lanes::{LANES, Lanes, Layout, mul_add, product};
+use super::lanes::{AddRows, LANES, Lanes, Layout, Times, Weighted};
 use super::rows;
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
@@ -42,9 +42,11 @@ fn project_body<M: Arith, T: Stored>(part: Part<'_, T>) {
     let first = rows.start;
     for i in rows {
         layout.load(x, i, &mut room, 0);
-        layout.reduce((&mut sums, 1), |_, v| product(&room[v], &vectors[v]));
+        layout.reduce((&mut sums, 1), &Times { layout, rows: &room, own: vectors });
         let sums = &sums.as_flattened()[..layout.heads];
-        out.row_mut(i - first).iter_mut().zip(sums).for_each(|(out, sum)| *out = *sum);
+        for (out, sum) in out.row_mut(i - first).iter_mut().zip(sums) {
+            *out = *sum;
+        }
     }
 }
 
@@ -89,11 +91,10 @@ fn spread_body<M: Arith, T: Stored>(part: SpreadPart<'_, T>) -> Vec<Lanes<T::Sum
     for r in rows {
         layout.load(x, r, &mut room, 0);
         layout.tile_of(scores.row(r), &mut tile[..layout.tile_vectors()]);
-        layout.accumulate((&mut totals, &tile, 1), |_, v, w, sum| {
-            mul_add::<M, T::Sum>(w, &room[v], sum)
-        });
+        let add = AddRows(layout, &room[..]);
+        layout.accumulate::<M, T::Sum, _>(&mut totals, (&tile, 1), &add);
         if out.n_cols > 0 {
-            layout.accumulate((&mut row, &tile, 1), |_, v, w, _| product(w, &vectors[v]));
+            layout.accumulate::<M, T::Sum, _>(&mut row, (&tile, 1), &Weighted(vectors));
             layout.store(&row, out.row_mut(r - first));
         }
     }

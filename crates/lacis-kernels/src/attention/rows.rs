@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use lacis_core::{CsrView, Threads};
 
-use super::lanes::{LANES, Lanes};
+use super::lanes::{self, LANES, Lanes};
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::MatMut;
 use crate::real::{Real, Stored};
@@ -290,6 +290,6 @@ fn body<M: Arith, T: Stored, P: Pass<T>>(
 #[inline(always)]
 pub(super) fn add<F: Real>(sums: &mut [Lanes<F>], more: &[Lanes<F>]) {
     for (sum, more) in sums.iter_mut().zip(more) {
-        *sum = std::array::from_fn(|l| sum[l] + more[l]);
+        *sum = lanes::add(sum, more);
     }
 }
