@@ -105,6 +105,10 @@ impl<'a, T: Stored> DotAttention<'a, T> {
         self
     }
 
+    fn on(&self, isa: Isa) -> Self {
+        DotAttention { layouts: self.layouts.map(|layout| layout.on(isa)), ..*self }
+    }
+
     fn check_edges(self) -> Result<Self> {
         for layout in self.layouts {
             self.edges.check("dot attention", layout, self.a.cols.len())?;
@@ -126,7 +130,7 @@ impl<'a, T: Stored> DotAttention<'a, T> {
         let (y, lse) = (y.into(), lse.into());
         super::check_outputs("dot attention", (self.a.n_rows(), self.layouts[1]), (&y, &lse))?;
         if self.layouts[1].width() > 0 {
-            forward::run(isa, self, (y, lse), threads);
+            forward::run(isa, &self.on(isa), (y, lse), threads);
         }
         Ok(())
     }
@@ -154,12 +158,13 @@ impl<'a, T: Stored> DotAttention<'a, T> {
         let (n, m, nnz) = (self.a.n_rows(), self.a.n_cols, self.a.cols.len());
         let mut stats = Slots::new(n, values, 2);
         let mut ordered = InOrder::new(self.a, grads.features, grads.bias);
-        let pass = Targets { dot: self, given };
+        let dot = self.on(isa);
+        let pass = Targets { dot: &dot, given };
         let out = Out { features: [grads.queries, nothing(n)], stats: stats.as_mut() };
         rows::run(isa, &pass, (out, ordered.per_entry(nnz)), threads);
         ordered.finish(self.a);
 
-        let pass = Sources { dot: self, given, stats: &stats };
+        let pass = Sources { dot: &dot, given, stats: &stats };
         let out = Out { features: [grads.keys, grads.values], stats: nothing(m) };
         rows::run(isa, &pass, (out, PerEntry::none(nnz)), threads);
         Ok(())
@@ -311,7 +316,7 @@ struct Targets<'a, T: Stored> {
 impl<T: Stored> Targets<'_, T> {
     /// The gradients of features, which are as wide as keys and values, and of biases.
     #[inline(always)]
-    fn store_edges<M: Arith>(
+    fn store_edges(
         &self,
         entries: Range<usize>,
         (chunk, query): (&Chunk<T::Sum>, &[Lanes<T::Sum>]),
@@ -325,9 +330,9 @@ impl<T: Stored> Targets<'_, T> {
         }
         let Target { room, grad, .. } = target;
         for (n, e) in entries.enumerate() {
-            layout.spread::<M, T::Sum, _>(room, (&chunk.dots, n), &Weighted(query));
+            layout.accumulate_one(room, (&chunk.dots, n), &Weighted(query));
             times(room, scale);
-            layout.spread::<M, T::Sum, _>(room, (&chunk.dropped, n), &AddRows(layout, grad));
+            layout.accumulate_one(room, (&chunk.dropped, n), &AddRows(layout, grad));
             layout.store(room, own.entry(e).0);
         }
     }
@@ -374,9 +379,9 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
         values.repeat(&target.lse[..tile], &mut chunk.lse[..used]);
         values.repeat(&target.delta[..tile], &mut chunk.delta[..used]);
         chunk.differentiate::<M, T>(values, &dot.edges, at);
-        keys.accumulate::<M, T::Sum, _>(sums, (&chunk.dots, n), &AddRows(keys, others));
+        keys.accumulate(sums, (&chunk.dots, n), &AddRows(keys, others));
         if own.asked_for() {
-            self.store_edges::<M>(entries, (chunk, query), target, own);
+            self.store_edges(entries, (chunk, query), target, own);
         }
     }
 
@@ -482,8 +487,8 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
         chunk.differentiate::<M, T>(values, &dot.edges, at);
         let (of_keys, of_values) = sums.split_at_mut(keys.vectors);
         let add = AddRows(keys, &ends.others[..]);
-        keys.accumulate::<M, T::Sum, _>(of_keys, (&chunk.dots, n), &add);
-        values.accumulate::<M, T::Sum, _>(of_values, (&chunk.dropped, n), &AddRows(values, rows));
+        keys.accumulate(of_keys, (&chunk.dots, n), &add);
+        values.accumulate(of_values, (&chunk.dropped, n), &AddRows(values, rows));
     }
 
     #[inline(always)]

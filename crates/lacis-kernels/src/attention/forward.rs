@@ -101,7 +101,7 @@ fn rescale<M: Arith, F: Real>(
     for (sum, factor) in sum.iter_mut().zip(factor.iter()) {
         *sum = mul(sum, factor);
     }
-    layout.accumulate::<M, F, _>(values, (factor, 1), &Scale);
+    layout.accumulate(values, (factor, 1), &Scale);
 }
 
 impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
@@ -179,7 +179,7 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
         layout.add_to_tile(&scores[..used], sum);
         let at = (self.0.adjacency(), entries);
         let p = self.0.edges().dropped(layout, at, (&*scores, dropped));
-        layout.accumulate::<M, T::Sum, _>(values, (p, n), &AddRows(layout, rows));
+        layout.accumulate(values, (p, n), &AddRows(layout, rows));
     }
 
     #[inline(always)]
@@ -217,7 +217,7 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
                 *factor = T::Sum::ONE / *sum;
             }
         }
-        layout.accumulate::<M, T::Sum, _>(values, (&work.factor, 1), &Scale);
+        layout.accumulate(values, (&work.factor, 1), &Scale);
         let [y, _] = out.features;
         layout.store(values, y);
         let (greatest, sum) = (greatest.as_flattened(), sum.as_flattened());

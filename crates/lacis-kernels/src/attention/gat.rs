@@ -156,8 +156,9 @@ impl<'a, T: Stored> Gat<'a, T> {
         if self.layout.width() == 0 {
             return Ok(());
         }
-        let bias = self.edge_bias(isa, threads);
-        let score = self.score(isa, bias.as_ref(), threads);
+        let gat = self.on(isa);
+        let bias = gat.edge_bias(isa, threads);
+        let score = gat.score(isa, bias.as_ref(), threads);
         forward::run(isa, &score, (y, lse), threads);
         Ok(())
     }
@@ -182,32 +183,37 @@ impl<'a, T: Stored> Gat<'a, T> {
             super::backward::clear(grads.features);
             return Ok(());
         }
-        let bias = self.edge_bias(isa, threads);
-        let score = self.score(isa, bias.as_ref(), threads);
+        let gat = self.on(isa);
+        let bias = gat.edge_bias(isa, threads);
+        let score = gat.score(isa, bias.as_ref(), threads);
         let GatGrads { source, target, target_vectors, source_vectors, .. } = grads;
-        let layout = self.layout;
-        let [t, u] = [self.target_vectors, self.source_vectors].map(|m| row_of(layout, m));
+        let layout = gat.layout;
+        let [t, u] = [gat.target_vectors, gat.source_vectors].map(|m| row_of(layout, m));
 
-        let (n, nnz) = (self.a.n_rows(), self.a.cols.len());
+        let (n, nnz) = (gat.a.n_rows(), gat.a.cols.len());
         let mut stats = Slots::new(n, layout, 4);
-        let wanted = grads.bias.is_some() || self.edge_vectors.is_some();
+        let wanted = grads.bias.is_some() || gat.edge_vectors.is_some();
         let mut scores: Option<Dense<T::Sum>> = wanted.then(|| Dense::zeros(nnz, layout.heads));
         let own = PerEntry::new(nnz, None, scores.as_mut().map(MatMut::from));
-        let pass = Targets { score: &score, gat: self, given, vectors: &t };
+        let pass = Targets { score: &score, gat: &gat, given, vectors: &t };
         let features = [target.unwrap_or(nothing(n)), nothing(n)];
         let out = Out { features, stats: stats.as_mut() };
         store_vectors(layout, &rows::run(isa, &pass, (out, own), threads), target_vectors);
 
-        let pass = Sources { score: &score, gat: self, given, vectors: [&t, &u], stats: &stats };
-        let m = self.a.n_cols;
+        let pass = Sources { score: &score, gat: &gat, given, vectors: [&t, &u], stats: &stats };
+        let m = gat.a.n_cols;
         let out = Out { features: [source, nothing(m)], stats: nothing(m) };
         let totals = rows::run(isa, &pass, (out, PerEntry::none(nnz)), threads);
         store_vectors(layout, &totals, source_vectors);
         if let Some(scores) = scores {
             let rest = (grads.bias, grads.features, grads.edge_vectors);
-            self.edge_grads(isa, &scores, rest, threads);
+            gat.edge_grads(isa, &scores, rest, threads);
         }
         Ok(())
+    }
+
+    fn on(&self, isa: Isa) -> Self {
+        Gat { layout: self.layout.on(isa), ..*self }
     }
 
     /// The gradients of what edges have, from those of their scores in stored order.
@@ -486,7 +492,7 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
         layout.set_after(&mut chunk.scores, n, T::Sum::ZERO);
         layout.add_to_tile(&chunk.scores[..used], slope_sum);
         let add = AddRows(layout, &rows[..]);
-        layout.accumulate::<M, T::Sum, _>(values, (&chunk.dropped, n), &add);
+        layout.accumulate(values, (&chunk.dropped, n), &add);
     }
 
     #[inline(always)]
@@ -514,10 +520,10 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
         rest[2 * layout.slots..].copy_from_slice(&d.as_flattened()[..layout.slots]);
 
         layout.load(self.gat.target.unwrap_or(self.gat.source), i, own, 0);
-        layout.accumulate::<M, T::Sum, _>(sums.totals, (d, 1), &AddRows(layout, own));
+        layout.accumulate(sums.totals, (d, 1), &AddRows(layout, own));
         let [x, _] = out.features;
         if !x.is_empty() {
-            layout.accumulate::<M, T::Sum, _>(values, (d, 1), &Weighted(self.vectors));
+            layout.accumulate(values, (d, 1), &Weighted(self.vectors));
             layout.store(values, x);
         }
     }
@@ -592,7 +598,7 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
         let (score_sum, values) = sums.split_at_mut(layout.tile_vectors());
         layout.add_to_tile(&chunk.dots[..used], score_sum);
         let add = AddRows(layout, &rows[..]);
-        layout.accumulate::<M, T::Sum, _>(values, (&chunk.dropped, n), &add);
+        layout.accumulate(values, (&chunk.dropped, n), &add);
     }
 
     #[inline(always)]
@@ -609,13 +615,13 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
         layout.fold_sum(score_sum);
         let d = &mut chunk.dots;
         d[..tile].copy_from_slice(score_sum);
-        layout.accumulate::<M, T::Sum, _>(sums.totals, (d, 1), &AddRows(layout, own));
+        layout.accumulate(sums.totals, (d, 1), &AddRows(layout, own));
         let [t, u] = self.vectors;
-        layout.accumulate::<M, T::Sum, _>(values, (d, 1), &AddRows(layout, u));
+        layout.accumulate(values, (d, 1), &AddRows(layout, u));
         if self.gat.target.is_none() {
             let of_target = &self.stats.row(j)[3 * layout.slots..];
             layout.tile_of(of_target, &mut d[..tile]);
-            layout.accumulate::<M, T::Sum, _>(values, (d, 1), &AddRows(layout, t));
+            layout.accumulate(values, (d, 1), &AddRows(layout, t));
         }
         let [z, _] = out.features;
         layout.store(values, z);

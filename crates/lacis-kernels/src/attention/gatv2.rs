@@ -112,7 +112,7 @@ impl<'a, T: Stored> GatV2<'a, T> {
         let (y, lse) = (y.into(), lse.into());
         super::check_outputs("gatv2", (self.a.n_rows(), self.layout), (&y, &lse))?;
         if self.layout.width() > 0 {
-            forward::run(isa, &self.score(), (y, lse), threads);
+            forward::run(isa, &self.on(isa).score(), (y, lse), threads);
         }
         Ok(())
     }
@@ -136,7 +136,8 @@ impl<'a, T: Stored> GatV2<'a, T> {
             super::backward::clear(bias);
             return Ok(());
         }
-        let score = self.score();
+        let gat = self.on(isa);
+        let score = gat.score();
         let (n, m, nnz) = (self.a.n_rows(), self.a.n_cols, self.a.cols.len());
         let mut stats = Slots::new(n, layout, 2);
         let mut ordered = InOrder::new(self.a, features, bias);
@@ -150,6 +151,10 @@ impl<'a, T: Stored> GatV2<'a, T> {
         let out = Out { features: [source, nothing(m)], stats: nothing(m) };
         rows::run(isa, &pass, (out, PerEntry::none(nnz)), threads);
         Ok(())
+    }
+
+    fn on(&self, isa: Isa) -> Self {
+        GatV2 { layout: self.layout.on(isa), ..*self }
     }
 
     fn score(&self) -> GatV2Score<'_, T> {
@@ -207,83 +212,72 @@ impl<T: Stored> GatV2Score<'_, T> {
     }
 
     #[inline(always)]
-    fn ends<'e>(&'e self, own: &'e [Lanes<T::Sum>], others: &'e [Lanes<T::Sum>]) -> Ends<'e, T> {
-        Ends { score: self, own, others }
+    fn ends<'e>(
+        &'e self,
+        own: &'e [Lanes<T::Sum>],
+        others: &'e [Lanes<T::Sum>],
+    ) -> Ends<'e, T::Sum> {
+        let (vectors, slope) = (&self.vectors[..], self.slope);
+        Ends { layout: self.gat.layout, vectors, slope, own, others }
     }
 }
 
 /// The two ends of some edges.
 #[derive(Clone, Copy)]
-struct Ends<'a, T: Stored> {
-    score: &'a GatV2Score<'a, T>,
-    own: &'a [Lanes<T::Sum>],
-    others: &'a [Lanes<T::Sum>],
+struct Ends<'a, F> {
+    layout: Layout,
+    vectors: &'a [Lanes<F>],
+    slope: F,
+    own: &'a [Lanes<F>],
+    others: &'a [Lanes<F>],
 }
 
-impl<T: Stored> Ends<'_, T> {
+impl<F: Real> Ends<'_, F> {
     /// `r`.
     #[inline(always)]
-    fn at(&self, e: usize, v: usize) -> Lanes<T::Sum> {
-        add(&self.own[v], &self.others[e * self.score.gat.layout.vectors + v])
+    fn at(&self, e: usize, v: usize) -> Lanes<F> {
+        add(&self.own[v], &self.others[e * self.layout.vectors + v])
     }
 }
 
 /// `v·leaky(r)`.
-struct Scored<'a, T: Stored>(Ends<'a, T>);
+struct Scored<'a, F>(Ends<'a, F>);
 
-impl<T: Stored> Term<T::Sum> for Scored<'_, T> {
+impl<F: Real> Term<F> for Scored<'_, F> {
     #[inline(always)]
-    fn at(&self, e: usize, v: usize) -> Lanes<T::Sum> {
-        mul(&self.0.score.vectors[v], &leaky(&self.0.at(e, v), self.0.score.slope))
+    fn at(&self, e: usize, v: usize) -> Lanes<F> {
+        mul(&self.0.vectors[v], &leaky(&self.0.at(e, v), self.0.slope))
     }
 }
 
 /// Adds `w·l`.
-struct AddSlopes<'a, T: Stored>(Ends<'a, T>);
+struct AddSlopes<'a, F>(Ends<'a, F>);
 
-impl<T: Stored> Join<T::Sum> for AddSlopes<'_, T> {
+impl<F: Real> Join<F> for AddSlopes<'_, F> {
     #[inline(always)]
-    fn join<M: Arith>(
-        &self,
-        e: usize,
-        v: usize,
-        w: &Lanes<T::Sum>,
-        sum: &Lanes<T::Sum>,
-    ) -> Lanes<T::Sum> {
-        mul_add::<M, T::Sum>(w, &slopes(&self.0.at(e, v), self.0.score.slope), sum)
+    fn join<M: Arith>(&self, e: usize, v: usize, w: &Lanes<F>, sum: &Lanes<F>) -> Lanes<F> {
+        mul_add::<M, F>(w, &slopes(&self.0.at(e, v), self.0.slope), sum)
     }
 }
 
 /// Adds `w·leaky(r)`.
-struct AddLeaky<'a, T: Stored>(Ends<'a, T>);
+struct AddLeaky<'a, F>(Ends<'a, F>);
 
-impl<T: Stored> Join<T::Sum> for AddLeaky<'_, T> {
+impl<F: Real> Join<F> for AddLeaky<'_, F> {
     #[inline(always)]
-    fn join<M: Arith>(
-        &self,
-        e: usize,
-        v: usize,
-        w: &Lanes<T::Sum>,
-        sum: &Lanes<T::Sum>,
-    ) -> Lanes<T::Sum> {
-        mul_add::<M, T::Sum>(w, &leaky(&self.0.at(e, v), self.0.score.slope), sum)
+    fn join<M: Arith>(&self, e: usize, v: usize, w: &Lanes<F>, sum: &Lanes<F>) -> Lanes<F> {
+        mul_add::<M, F>(w, &leaky(&self.0.at(e, v), self.0.slope), sum)
     }
 }
 
 /// Adds the gradient of a source: `w·v⊙l`.
-struct AddSource<'a, T: Stored>(Ends<'a, T>);
+struct AddSource<'a, F>(Ends<'a, F>);
 
-impl<T: Stored> Join<T::Sum> for AddSource<'_, T> {
+impl<F: Real> Join<F> for AddSource<'_, F> {
     #[inline(always)]
-    fn join<M: Arith>(
-        &self,
-        e: usize,
-        v: usize,
-        w: &Lanes<T::Sum>,
-        sum: &Lanes<T::Sum>,
-    ) -> Lanes<T::Sum> {
-        let w = mul(w, &self.0.score.vectors[v]);
-        mul_add::<M, T::Sum>(&w, &slopes(&self.0.at(e, v), self.0.score.slope), sum)
+    fn join<M: Arith>(&self, e: usize, v: usize, w: &Lanes<F>, sum: &Lanes<F>) -> Lanes<F> {
+        let w = mul(w, &self.0.vectors[v]);
+        mul_add::<M, F>(&w, &slopes(&self.0.at(e, v), self.0.slope), sum)
     }
 }
 
@@ -375,7 +369,7 @@ struct Targets<'a, T: Stored> {
 impl<T: Stored> Targets<'_, T> {
     /// The gradients of features and biases.
     #[inline(always)]
-    fn store_edges<M: Arith>(
+    fn store_edges(
         &self,
         entries: Range<usize>,
         (dots, x, others): (&[Lanes<T::Sum>], &[Lanes<T::Sum>], &[Lanes<T::Sum>]),
@@ -390,7 +384,7 @@ impl<T: Stored> Targets<'_, T> {
         for (n, e) in entries.enumerate() {
             let join = AddSource(score.ends(x, &others[n * layout.vectors..]));
             room.fill([T::Sum::ZERO; LANES]);
-            layout.spread::<M, T::Sum, _>(room, (dots, n), &join);
+            layout.accumulate_one(room, (dots, n), &join);
             layout.store(room, own.entry(e).0);
         }
     }
@@ -442,10 +436,10 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
         chunk.differentiate::<M, T>(layout, &gat.edges, at);
         let (of_slopes, of_leaky) = sums.split_at_mut(vectors);
         let (ends, ds) = (score.ends(x, others), (&chunk.dots[..], n));
-        layout.accumulate::<M, T::Sum, _>(of_slopes, ds, &AddSlopes(ends));
-        layout.accumulate::<M, T::Sum, _>(of_leaky, ds, &AddLeaky(ends));
+        layout.accumulate(of_slopes, ds, &AddSlopes(ends));
+        layout.accumulate(of_leaky, ds, &AddLeaky(ends));
         if own.asked_for() {
-            self.store_edges::<M>(entries, (&chunk.dots, x, others), &mut target.room, own);
+            self.store_edges(entries, (&chunk.dots, x, others), &mut target.room, own);
         }
     }
 
@@ -521,8 +515,8 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
         layout.reduce((&mut chunk.dots, n), &Times { layout, rows, own: z });
         chunk.differentiate::<M, T>(layout, &gat.edges, at);
         let join = AddSource(score.ends(z, others));
-        layout.accumulate::<M, T::Sum, _>(sums, (&chunk.dots, n), &join);
-        layout.accumulate::<M, T::Sum, _>(sums, (&chunk.dropped, n), &AddRows(layout, rows));
+        layout.accumulate(sums, (&chunk.dots, n), &join);
+        layout.accumulate(sums, (&chunk.dropped, n), &AddRows(layout, rows));
     }
 
     #[inline(always)]

@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use crate::isa::Arith;
+use crate::isa::{Arith, Isa, per_isa};
 use crate::math;
 use crate::matrix::{Mat, MatMut};
 use crate::mem::prefetch;
@@ -39,22 +39,13 @@ pub(super) struct Layout {
     pub slots: usize,
     /// Vectors of a row.
     pub vectors: usize,
+    /// What the loops over a chunk's rows are compiled for.
+    isa: Isa,
 }
 
 /// Lanes that divide a vector, at least `least`, or whole vectors.
 fn padded(n: usize, least: usize) -> usize {
     if n > LANES / 2 { n.next_multiple_of(LANES) } else { n.next_power_of_two().max(least) }
-}
-
-/// Calls a method with the lanes per head as a constant; 16 stands for all multiples.
-macro_rules! by_lanes {
-    ($layout:expr, $method:ident::<$($G:ty),*>($($arg:expr),*)) => {
-        match $layout.lanes {
-            4 => $layout.$method::<$($G,)* 4>($($arg),*),
-            8 => $layout.$method::<$($G,)* 8>($($arg),*),
-            _ => $layout.$method::<$($G,)* LANES>($($arg),*),
-        }
-    };
 }
 
 impl Layout {
@@ -63,7 +54,14 @@ impl Layout {
         // One head alone is a row of whole vectors: its weight is the same in all lanes.
         let lanes = if heads == 1 { channels.next_multiple_of(LANES) } else { padded(channels, 4) };
         let vectors = (heads * lanes).div_ceil(LANES);
-        Layout { heads, channels, lanes, slots: padded(heads, 1), vectors }
+        // The weights of a vector are those of one edge.
+        let slots = padded(heads, (LANES / lanes.max(1)).max(1));
+        Layout { heads, channels, lanes, slots, vectors, isa: Isa::best() }
+    }
+
+    /// The same for another instruction set.
+    pub fn on(self, isa: Isa) -> Self {
+        Layout { isa, ..self }
     }
 
     /// Numbers of a row, without padding.
@@ -121,8 +119,10 @@ impl Layout {
                 for (out, x) in out.iter_mut().zip(row.as_chunks::<LANES>().0) {
                     *out = short(x);
                 }
-                let last = &mut out[self.vectors - 1];
-                *last = keep(last, self.width() + LANES - whole, T::Sum::ZERO);
+                if self.width() < whole {
+                    let last = &mut out[self.vectors - 1];
+                    *last = keep(last, self.width() + LANES - whole, T::Sum::ZERO);
+                }
             } else {
                 let row = &x.data[start..start + self.width()];
                 for (out, x) in out.iter_mut().zip(row.chunks(LANES)) {
@@ -174,93 +174,52 @@ impl Layout {
         }
     }
 
-    /// The number of each head of `p`, an edge's scores, in the lanes of vector `v`.
-    #[inline(always)]
-    fn weights<F: Real, const K: usize>(self, p: &[F], v: usize) -> Lanes<F> {
-        if K == LANES {
-            return [p[v / (self.lanes / LANES)]; LANES];
-        }
-        let heads = LANES / K;
-        let p = &p[v * heads..][..heads];
-        let mut lanes = [F::ZERO; LANES];
-        for l in 0..LANES {
-            lanes[l] = p[l / K];
-        }
-        lanes
-    }
-
     /// `sums_v ← join(edge, v, weights_v, sums_v)` for every vector of a row and `n` edges in
     /// ascending order; the weights are the edge's numbers in `p`.
     #[inline(always)]
-    pub fn accumulate<M: Arith, F: Real, J: Join<F>>(
+    pub fn accumulate<F: Real, J: Join<F>>(
         self,
         sums: &mut [Lanes<F>],
         (p, n): (&[Lanes<F>], usize),
         join: &J,
     ) {
-        by_lanes!(self, accumulate_by::<M, F, J>(sums, (p.as_flattened(), n), join));
+        self.accumulate_from(sums, (p.as_flattened(), n), join);
+    }
+
+    /// As [`Layout::accumulate`] for edge `e` alone.
+    #[inline(always)]
+    pub fn accumulate_one<F: Real, J: Join<F>>(
+        self,
+        sums: &mut [Lanes<F>],
+        (p, e): (&[Lanes<F>], usize),
+        join: &J,
+    ) {
+        self.accumulate_from(sums, (&p.as_flattened()[e * self.slots..], 1), join);
     }
 
     #[inline(always)]
-    fn accumulate_by<M: Arith, F: Real, J: Join<F>, const K: usize>(
+    fn accumulate_from<F: Real, J: Join<F>>(
         self,
         sums: &mut [Lanes<F>],
         (p, n): (&[F], usize),
         join: &J,
     ) {
-        // Some edges between reading a sum and writing it; few enough for their rows to stay near.
-        for first in (0..n).step_by(8) {
-            let edges = first..n.min(first + 8);
-            for (v, sum) in sums[..self.vectors].iter_mut().enumerate() {
-                let mut total = *sum;
-                for e in edges.clone() {
-                    let w = self.weights::<F, K>(&p[e * self.slots..], v);
-                    total = join.join::<M>(e, v, &w, &total);
-                }
-                *sum = total;
-            }
+        let job = (self, &mut sums[..self.vectors], p, n, join);
+        match self.lanes {
+            4 => accumulate::<F, J, 4>(self.isa, job),
+            8 => accumulate::<F, J, 8>(self.isa, job),
+            _ => accumulate::<F, J, LANES>(self.isa, job),
         }
-    }
-
-    /// Calls of `join` for one edge, whatever the sums were.
-    #[inline(always)]
-    pub fn spread<M: Arith, F: Real, J: Join<F>>(
-        self,
-        out: &mut [Lanes<F>],
-        (p, e): (&[Lanes<F>], usize),
-        join: &J,
-    ) {
-        // The edge's own numbers come first.
-        let p = &p.as_flattened()[e * self.slots..];
-        by_lanes!(self, accumulate_by::<M, F, J>(out, (p, 1), join));
     }
 
     /// The sums over each head's channels of `term(edge, v)`, to the edges' numbers in `out`.
     #[inline(always)]
     pub fn reduce<F: Real, G: Term<F>>(self, (out, n): (&mut [Lanes<F>], usize), term: &G) {
-        by_lanes!(self, reduce_by::<F, G>((out.as_flattened_mut(), n), term));
-    }
-
-    #[inline(always)]
-    fn reduce_by<F: Real, G: Term<F>, const K: usize>(self, (out, n): (&mut [F], usize), term: &G) {
-        for e in 0..n {
-            let out = &mut out[e * self.slots..];
-            if K == LANES {
-                let per_head = self.lanes / LANES;
-                for (h, out) in out[..self.heads].iter_mut().enumerate() {
-                    let mut sum = term.at(e, h * per_head);
-                    for v in 1..per_head {
-                        sum = add(&sum, &term.at(e, h * per_head + v));
-                    }
-                    *out = across(&sum);
-                }
-            } else {
-                for v in 0..self.vectors {
-                    let sums = groups::<F, K>(&term.at(e, v));
-                    let heads = LANES / K;
-                    out[v * heads..][..heads].copy_from_slice(&sums[..heads]);
-                }
-            }
+        let job = (self, out.as_flattened_mut(), n, term);
+        match self.lanes {
+            4 => reduce::<F, G, 4>(self.isa, job),
+            8 => reduce::<F, G, 8>(self.isa, job),
+            _ => reduce::<F, G, LANES>(self.isa, job),
         }
     }
 
@@ -346,6 +305,74 @@ impl Layout {
         if used % LANES != 0 {
             let last = &mut scores[used / LANES];
             *last = keep(last, used % LANES, value);
+        }
+    }
+}
+
+// The two loops over all numbers of a chunk's rows. They are compiled by themselves: many passes
+// share them, and alone they have enough registers.
+
+/// Layout, sums, weights, number of edges, and what is done with them.
+type Accumulate<'a, F, J> = (Layout, &'a mut [Lanes<F>], &'a [F], usize, &'a J);
+
+per_isa!(fn accumulate<[F: Real, J: Join<F>], [K]>(
+    job: Accumulate<'_, F, J>) = accumulate_body);
+
+#[inline(always)]
+fn accumulate_body<M: Arith, F: Real, J: Join<F>, const K: usize>(job: Accumulate<'_, F, J>) {
+    let (layout, sums, p, n, join) = job;
+    // Some edges between reading a sum and writing it; few enough for their rows to stay near.
+    for first in (0..n).step_by(8) {
+        let end = n.min(first + 8);
+        for (v, sum) in sums.iter_mut().enumerate() {
+            let mut total = *sum;
+            for e in first..end {
+                let w = weights::<F, K>(layout, p, e, v);
+                total = join.join::<M>(e, v, &w, &total);
+            }
+            *sum = total;
+        }
+    }
+}
+
+/// The numbers of edge `e`'s heads in the lanes of vector `v`.
+#[inline(always)]
+fn weights<F: Real, const K: usize>(layout: Layout, p: &[F], e: usize, v: usize) -> Lanes<F> {
+    if K == LANES {
+        return [p[e * layout.slots + v / (layout.lanes / LANES)]; LANES];
+    }
+    let (heads, at) = (LANES / K, e * layout.slots + v * (LANES / K));
+    let p = &p[at..at + heads];
+    let mut lanes = [F::ZERO; LANES];
+    for l in 0..LANES {
+        lanes[l] = p[l / K];
+    }
+    lanes
+}
+
+/// Layout, where the sums go, number of edges, and what is summed.
+type Reduce<'a, F, G> = (Layout, &'a mut [F], usize, &'a G);
+
+per_isa!(fn reduce<[F: Real, G: Term<F>], [K]>(job: Reduce<'_, F, G>) = reduce_body);
+
+#[inline(always)]
+fn reduce_body<M: Arith, F: Real, G: Term<F>, const K: usize>(job: Reduce<'_, F, G>) {
+    let (layout, out, n, term) = job;
+    for (e, out) in out.chunks_mut(layout.slots).take(n).enumerate() {
+        if K == LANES {
+            let per_head = layout.lanes / LANES;
+            for (h, out) in out.iter_mut().take(layout.heads).enumerate() {
+                let mut sum = term.at(e, h * per_head);
+                for v in 1..per_head {
+                    sum = add(&sum, &term.at(e, h * per_head + v));
+                }
+                *out = across(&sum);
+            }
+        } else {
+            let heads = LANES / K;
+            for (v, out) in out.chunks_exact_mut(heads).take(layout.vectors).enumerate() {
+                out.copy_from_slice(&groups::<F, K>(&term.at(e, v))[..heads]);
+            }
         }
     }
 }

@@ -92,9 +92,9 @@ fn spread_body<M: Arith, T: Stored>(part: SpreadPart<'_, T>) -> Vec<Lanes<T::Sum
         layout.load(x, r, &mut room, 0);
         layout.tile_of(scores.row(r), &mut tile[..layout.tile_vectors()]);
         let add = AddRows(layout, &room[..]);
-        layout.accumulate::<M, T::Sum, _>(&mut totals, (&tile, 1), &add);
+        layout.accumulate(&mut totals, (&tile, 1), &add);
         if out.n_cols > 0 {
-            layout.accumulate::<M, T::Sum, _>(&mut row, (&tile, 1), &Weighted(vectors));
+            layout.accumulate(&mut row, (&tile, 1), &Weighted(vectors));
             layout.store(&row, out.row_mut(r - first));
         }
     }
