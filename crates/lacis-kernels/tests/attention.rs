@@ -451,3 +451,87 @@ fn many_slices_and_a_row_in_parts() {
     let case = Case { dropout: true, ..Case::plain(2, 3) };
     check_all::<f32>(&a, case);
 }
+
+#[test]
+fn what_is_not_a_number_stays_in_its_rows() {
+    let a = matrix(9, 9, 40, false);
+    let case = Case::plain(2, 5);
+    let mut inputs = Inputs::<f32>::new(&a, case);
+    inputs.source.row_mut(3)[7] = f32::NAN;
+    let wide = inputs.wide(&a, case);
+    let (edges, slope) = (wide.edges(), SLOPE);
+    let reference = truth::GatV2 {
+        target: &wide.target,
+        source: &wide.source,
+        vectors: &wide.vectors[0],
+        edges,
+        slope,
+    };
+    let right = reference.forward(&a).unwrap();
+    assert!(right.rows().flatten().any(|x| x.is_nan()));
+    assert!(right.rows().flatten().any(|x| *x > 0.0));
+    let ends = [Mat::from(&inputs.target), Mat::from(&inputs.source)];
+    let gat = GatV2::new(a.view(), ends, &inputs.vectors[0], SLOPE).unwrap();
+    for isa in Isa::available() {
+        let (mut y, mut lse) = (unset::<f32>(9, 10), unset::<f32>(9, 2));
+        gat.forward(isa, (&mut y, &mut lse), &Threads::one()).unwrap();
+        assert_close(&y, &right, tolerance::<f32>(&a, case, 1.0), isa.name());
+    }
+}
+
+#[test]
+fn dropout_keeps_the_mean() {
+    let dropout = Dropout::new(0.3, 5).unwrap();
+    let factors: Vec<f64> = (0..10_000).map(|n| dropout.factor(n / 10, (n % 10) as u32)).collect();
+    let mean = factors.iter().sum::<f64>() / 1e4;
+    assert!((mean - 1.0).abs() < 0.03, "{mean}");
+    assert!(factors.iter().all(|&f| f == 0.0 || f == 1.0 / 0.7));
+    assert!(Dropout::new(1.1, 5).is_err());
+    assert!(Dropout::new(f64::NAN, 5).is_err());
+    assert_eq!(Dropout::new(1.0, 5).unwrap().factor(3, 1), 0.0);
+    assert_eq!(Dropout::new(0.0, 5).unwrap().factor(3, 1), 1.0);
+}
+
+#[test]
+fn sizes_are_checked() {
+    let a = matrix(5, 4, 10, false);
+    let case = Case::full(2, 3);
+    let inputs = Inputs::<f32>::new(&a, case);
+    let wrong: Dense = Dense::zeros(3, 7);
+    let [t, u, w] = [0, 1, 2].map(|v| Mat::from(&inputs.vectors[v]));
+    let new = |source| Gat::<f32>::new(a.view(), source, [t, u], SLOPE);
+    assert!(new(&wrong).is_err());
+    let gat = new(&inputs.source).unwrap();
+    assert!(gat.with_target(&wrong).is_err());
+    assert!(gat.with_bias(&wrong).is_err());
+    assert!(gat.with_features(&wrong, w).is_err());
+    let (mut y, mut lse): (Dense, Dense) = (Dense::zeros(5, 6), Dense::zeros(5, 2));
+    let (isa, threads) = (Isa::best(), Threads::one());
+    // Five targets and four sources cannot share features.
+    assert!(gat.forward(isa, (&mut y, &mut lse), &threads).is_err());
+    let gat = gat.with_target(&inputs.target).unwrap();
+    assert!(gat.forward(isa, (&mut Dense::zeros(5, 5), &mut lse), &threads).is_err());
+    assert!(gat.forward(isa, (&mut y, &mut Dense::zeros(5, 1)), &threads).is_err());
+    assert!(gat.forward(isa, (&mut y, &mut lse), &threads).is_ok());
+    assert!(GatV2::new(a.view(), [(&wrong).into(), (&inputs.source).into()], t, SLOPE).is_err());
+    let ends = [Mat::from(&inputs.target), Mat::from(&inputs.source), Mat::from(&inputs.values)];
+    assert!(DotAttention::new(a.view(), ends, 4, SCALE).is_err());
+    assert!(DotAttention::new(a.view(), ends, 0, SCALE).is_err());
+    assert!(DotAttention::new(a.view(), [ends[0]; 3], 2, SCALE).is_err());
+    // Dropout needs to know the edges by their positions.
+    let dropout = Dropout::new(0.5, 1).unwrap();
+    let gatv2 = GatV2::new(a.view(), [ends[0], ends[1]], t, SLOPE).unwrap().with_dropout(dropout);
+    let transpose = a.transpose(&threads);
+    let (grad, view) = ((&inputs.grad).into(), transpose.view());
+    let given = Given { transpose: view, y: (&y).into(), lse: (&lse).into(), grad };
+    let [mut dx, mut dz, mut dv]: [Dense; 3] =
+        [Dense::zeros(5, 6), Dense::zeros(4, 6), Dense::zeros(2, 3)];
+    let grads = GatV2Grads {
+        target: (&mut dx).into(),
+        source: (&mut dz).into(),
+        vectors: (&mut dv).into(),
+        features: None,
+        bias: None,
+    };
+    assert!(gatv2.backward(isa, &given, grads, &threads).is_err());
+}

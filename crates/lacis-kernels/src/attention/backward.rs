@@ -11,7 +11,7 @@ use lacis_core::error::same_size;
 use lacis_core::{CsrView, Dense, Error, Result};
 
 use super::edges::{Edges, position};
-use super::lanes::{LANES, Lanes, Layout, Times, exp_less};
+use super::lanes::{LANES, Lanes, Layout, Times, Vector, exp_less};
 use super::rows::PerEntry;
 use crate::isa::Arith;
 use crate::matrix::{Mat, MatMut};
@@ -149,7 +149,7 @@ impl<F: Real> Target<F> {
 pub(super) fn store_scores<T: Stored>(
     layout: Layout,
     entries: Range<usize>,
-    scores: &[Lanes<T::Sum>],
+    scores: &[Vector<T>],
     own: &mut PerEntry<'_, T>,
 ) {
     if own.bias.n_cols == 0 {

@@ -17,7 +17,7 @@ use lacis_core::{CsrView, Error, Result, Threads};
 use super::backward::{Chunk, Given, InOrder, Target, store_scores};
 use super::edges::{Dropout, Edges};
 use super::forward::{self, Score};
-use super::lanes::{AddRows, LANES, Lanes, Layout, Slots, Times, Weighted, mul};
+use super::lanes::{AddRows, LANES, Lanes, Layout, Slots, Times, Vector, Weighted, mul};
 use super::rows::{self, Out, OutRow, Pass, PerEntry, Sizes, Sums, nothing};
 use crate::isa::{Arith, Isa};
 use crate::matrix::{Mat, MatMut};
@@ -52,8 +52,8 @@ pub struct DotAttentionGrads<'a, T: Stored> {
 }
 
 impl<'a, T: Stored> DotAttention<'a, T> {
-    /// `q` has one row per target, `k` and `v` one per source; queries are as wide as keys, values a
-    /// multiple of the heads. `scale` is `1/√C` as a rule.
+    /// `q` has one row per target, `k` and `v` one per source; queries are as wide as keys, values
+    /// a multiple of the heads. `scale` is `1/√C` as a rule.
     ///
     /// # Errors
     /// When a size does not fit.
@@ -189,8 +189,8 @@ impl<'a, T: Stored> DotAttention<'a, T> {
     fn scores(
         &self,
         at: (CsrView<'_>, Range<usize>),
-        (own, others): (&[Lanes<T::Sum>], &[Lanes<T::Sum>]),
-        scores: &mut [Lanes<T::Sum>],
+        (own, others): (&[Vector<T>], &[Vector<T>]),
+        scores: &mut [Vector<T>],
     ) {
         let (layout, scale) = (self.layouts[0], T::Sum::of(self.scale));
         if layout.vectors == 0 {
@@ -253,8 +253,8 @@ impl<T: Stored> Score<T> for DotAttention<'_, T> {
         &self,
         work: &mut Self::Work,
         entries: Range<usize>,
-        scores: &mut [Lanes<T::Sum>],
-        values: &mut [Lanes<T::Sum>],
+        scores: &mut [Vector<T>],
+        values: &mut [Vector<T>],
     ) {
         let Own { own, others, room } = work;
         self.gather_both((self.a, entries.clone()), (others, values), room);
@@ -268,8 +268,8 @@ impl<T: Stored> DotAttention<'_, T> {
     fn gather_both(
         &self,
         at: (CsrView<'_>, Range<usize>),
-        (keys, values): (&mut [Lanes<T::Sum>], &mut [Lanes<T::Sum>]),
-        room: &mut [Lanes<T::Sum>],
+        (keys, values): (&mut [Vector<T>], &mut [Vector<T>]),
+        room: &mut [Vector<T>],
     ) {
         let names = (at.0.cols, at.1.clone());
         self.layouts[0].gather(self.keys, names.clone(), keys);
@@ -319,7 +319,7 @@ impl<T: Stored> Targets<'_, T> {
     fn store_edges(
         &self,
         entries: Range<usize>,
-        (chunk, query): (&Chunk<T::Sum>, &[Lanes<T::Sum>]),
+        (chunk, query): (&Chunk<T::Sum>, &[Vector<T>]),
         target: &mut Target<T::Sum>,
         own: &mut PerEntry<'_, T>,
     ) {
@@ -354,7 +354,7 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
     }
 
     #[inline(always)]
-    fn begin<M: Arith>(&self, work: &mut Self::Work, i: usize, sums: &mut [Lanes<T::Sum>]) {
+    fn begin<M: Arith>(&self, work: &mut Self::Work, i: usize, sums: &mut [Vector<T>]) {
         self.dot.begin(&mut work.ends, i);
         work.target.begin(self.dot.layouts[1], self.given, i);
         sums.fill([T::Sum::ZERO; LANES]);
@@ -365,7 +365,7 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
         &self,
         work: &mut Self::Work,
         entries: Range<usize>,
-        sums: &mut [Lanes<T::Sum>],
+        sums: &mut [Vector<T>],
         own: &mut PerEntry<'_, T>,
     ) {
         let (dot, [keys, values], n) = (self.dot, self.dot.layouts, entries.len());
@@ -458,7 +458,7 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
     }
 
     #[inline(always)]
-    fn begin<M: Arith>(&self, work: &mut Self::Work, j: usize, sums: &mut [Lanes<T::Sum>]) {
+    fn begin<M: Arith>(&self, work: &mut Self::Work, j: usize, sums: &mut [Vector<T>]) {
         self.dot.layouts[0].load(self.dot.keys, j, &mut work.ends.own, 0);
         self.dot.layouts[1].load(self.dot.values, j, &mut work.value, 0);
         sums.fill([T::Sum::ZERO; LANES]);
@@ -469,7 +469,7 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
         &self,
         work: &mut Self::Work,
         entries: Range<usize>,
-        sums: &mut [Lanes<T::Sum>],
+        sums: &mut [Vector<T>],
         _: &mut PerEntry<'_, T>,
     ) {
         let (dot, [keys, values], n) = (self.dot, self.dot.layouts, entries.len());

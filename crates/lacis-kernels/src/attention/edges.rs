@@ -5,7 +5,7 @@ use std::ops::Range;
 use lacis_core::error::same_size;
 use lacis_core::{CsrView, Error, Result, Rng};
 
-use super::lanes::{self, Lanes, Layout};
+use super::lanes::{self, Lanes, Layout, Vector};
 use crate::matrix::Mat;
 use crate::real::{Real, Stored};
 
@@ -97,7 +97,7 @@ impl<T: Stored> Edges<'_, T> {
         &self,
         layout: Layout,
         (a, entries): (CsrView<'_>, Range<usize>),
-        scores: &mut [Lanes<T::Sum>],
+        scores: &mut [Vector<T>],
     ) {
         let Some(bias) = self.bias else { return };
         let scores = scores.as_flattened_mut();
@@ -115,8 +115,8 @@ impl<T: Stored> Edges<'_, T> {
         &self,
         layout: Layout,
         at: (CsrView<'_>, Range<usize>),
-        (p, room): (&'p [Lanes<T::Sum>], &'p mut [Lanes<T::Sum>]),
-    ) -> &'p [Lanes<T::Sum>] {
+        (p, room): (&'p [Vector<T>], &'p mut [Vector<T>]),
+    ) -> &'p [Vector<T>] {
         match self.dropout {
             None => p,
             Some(dropout) => {
@@ -132,7 +132,7 @@ impl<T: Stored> Edges<'_, T> {
         &self,
         layout: Layout,
         (a, entries): (CsrView<'_>, Range<usize>),
-        (rows, room): (&mut [Lanes<T::Sum>], &mut [Lanes<T::Sum>]),
+        (rows, room): (&mut [Vector<T>], &mut [Vector<T>]),
     ) {
         let Some(features) = self.features else { return };
         for (row, e) in rows.chunks_exact_mut(layout.vectors).zip(entries) {

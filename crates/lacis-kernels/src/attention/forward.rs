@@ -14,7 +14,7 @@ use std::ops::Range;
 use lacis_core::{CsrView, Threads};
 
 use super::edges::Edges;
-use super::lanes::{AddRows, Lanes, Layout, Scale, exp_less, greater, mul};
+use super::lanes::{AddRows, Lanes, Layout, Scale, Vector, exp_less, greater, mul};
 use super::rows::{self, Out, OutRow, Pass, PerEntry, Sizes, Sums, nothing};
 use crate::isa::{Arith, Isa};
 use crate::matrix::MatMut;
@@ -42,8 +42,8 @@ pub(super) trait Score<T: Stored>: Sync {
         &self,
         work: &mut Self::Work,
         entries: Range<usize>,
-        scores: &mut [Lanes<T::Sum>],
-        values: &mut [Lanes<T::Sum>],
+        scores: &mut [Vector<T>],
+        values: &mut [Vector<T>],
     );
 }
 
@@ -133,7 +133,7 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
     }
 
     #[inline(always)]
-    fn begin<M: Arith>(&self, work: &mut Self::Work, i: usize, sums: &mut [Lanes<T::Sum>]) {
+    fn begin<M: Arith>(&self, work: &mut Self::Work, i: usize, sums: &mut [Vector<T>]) {
         self.0.begin(&mut work.own, i);
         let [greatest, sum, values] = parts(self.0.layout(), sums);
         greatest.fill([T::Sum::NEG_INFINITY; 16]);
@@ -147,7 +147,7 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
         &self,
         work: &mut Self::Work,
         entries: Range<usize>,
-        sums: &mut [Lanes<T::Sum>],
+        sums: &mut [Vector<T>],
         _: &mut PerEntry<'_, T>,
     ) {
         let (layout, n) = (self.0.layout(), entries.len());
@@ -183,7 +183,7 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
     }
 
     #[inline(always)]
-    fn merge<M: Arith>(&self, sums: &mut [Lanes<T::Sum>], part: &[Lanes<T::Sum>]) {
+    fn merge<M: Arith>(&self, sums: &mut [Vector<T>], part: &[Vector<T>]) {
         let (layout, mut part) = (self.0.layout(), part.to_vec());
         let [greatest, sum, values] = parts(layout, sums);
         let [other, more, more_values] = parts(layout, &mut part);

@@ -18,7 +18,7 @@ use lacis_core::{CsrView, Result, Threads};
 use super::backward::{Chunk, Given, InOrder, Target, row_of, store_scores, store_vectors};
 use super::edges::{Dropout, Edges};
 use super::forward::{self, Score};
-use super::lanes::{AddRows, Join, LANES, Lanes, Layout, Slots, Term, Times};
+use super::lanes::{AddRows, Join, LANES, Lanes, Layout, Slots, Term, Times, Vector};
 use super::lanes::{add, leaky, mul, mul_add, slopes};
 use super::rows::{self, Out, OutRow, Pass, PerEntry, Sizes, Sums, nothing};
 use crate::isa::{Arith, Isa};
@@ -176,7 +176,7 @@ impl<'a, T: Stored> GatV2<'a, T> {
 /// `v_h·leaky(x_ih + z_jh + f_eh) + b_eh`.
 struct GatV2Score<'a, T: Stored> {
     gat: &'a GatV2<'a, T>,
-    vectors: Vec<Lanes<T::Sum>>,
+    vectors: Vec<Vector<T>>,
     slope: T::Sum,
 }
 
@@ -202,8 +202,8 @@ impl<T: Stored> GatV2Score<'_, T> {
     fn scores(
         &self,
         at: (CsrView<'_>, Range<usize>),
-        (own, others): (&[Lanes<T::Sum>], &[Lanes<T::Sum>]),
-        scores: &mut [Lanes<T::Sum>],
+        (own, others): (&[Vector<T>], &[Vector<T>]),
+        scores: &mut [Vector<T>],
     ) {
         let layout = self.gat.layout;
         let term = Scored(self.ends(own, others));
@@ -212,11 +212,7 @@ impl<T: Stored> GatV2Score<'_, T> {
     }
 
     #[inline(always)]
-    fn ends<'e>(
-        &'e self,
-        own: &'e [Lanes<T::Sum>],
-        others: &'e [Lanes<T::Sum>],
-    ) -> Ends<'e, T::Sum> {
+    fn ends<'e>(&'e self, own: &'e [Vector<T>], others: &'e [Vector<T>]) -> Ends<'e, T::Sum> {
         let (vectors, slope) = (&self.vectors[..], self.slope);
         Ends { layout: self.gat.layout, vectors, slope, own, others }
     }
@@ -245,7 +241,7 @@ struct Scored<'a, F>(Ends<'a, F>);
 
 impl<F: Real> Term<F> for Scored<'_, F> {
     #[inline(always)]
-    fn at(&self, e: usize, v: usize) -> Lanes<F> {
+    fn at<M: Arith>(&self, e: usize, v: usize) -> Lanes<F> {
         mul(&self.0.vectors[v], &leaky(&self.0.at(e, v), self.0.slope))
     }
 }
@@ -310,8 +306,8 @@ impl<T: Stored> Score<T> for GatV2Score<'_, T> {
         &self,
         work: &mut Self::Work,
         entries: Range<usize>,
-        scores: &mut [Lanes<T::Sum>],
-        values: &mut [Lanes<T::Sum>],
+        scores: &mut [Vector<T>],
+        values: &mut [Vector<T>],
     ) {
         let (layout, at) = (self.gat.layout, (self.gat.a, entries));
         layout.gather(self.gat.source, (at.0.cols, at.1.clone()), values);
@@ -326,9 +322,9 @@ impl<T: Stored> GatV2Score<'_, T> {
     fn with_features<'r>(
         &self,
         at: (CsrView<'_>, Range<usize>),
-        rows: &'r [Lanes<T::Sum>],
-        (others, room): (&'r mut [Lanes<T::Sum>], &mut [Lanes<T::Sum>]),
-    ) -> &'r [Lanes<T::Sum>] {
+        rows: &'r [Vector<T>],
+        (others, room): (&'r mut [Vector<T>], &mut [Vector<T>]),
+    ) -> &'r [Vector<T>] {
         let layout = self.gat.layout;
         if self.gat.edges.features.is_none() {
             return rows;
@@ -372,17 +368,18 @@ impl<T: Stored> Targets<'_, T> {
     fn store_edges(
         &self,
         entries: Range<usize>,
-        (dots, x, others): (&[Lanes<T::Sum>], &[Lanes<T::Sum>], &[Lanes<T::Sum>]),
-        room: &mut [Lanes<T::Sum>],
+        (dots, ends): (&[Vector<T>], Ends<'_, T::Sum>),
+        room: &mut [Vector<T>],
         own: &mut PerEntry<'_, T>,
     ) {
-        let (layout, score) = (self.score.gat.layout, self.score);
+        let layout = self.score.gat.layout;
         store_scores(layout, entries.clone(), dots, own);
         if own.features.n_cols == 0 {
             return;
         }
         for (n, e) in entries.enumerate() {
-            let join = AddSource(score.ends(x, &others[n * layout.vectors..]));
+            let others = &ends.others[n * layout.vectors..];
+            let join = AddSource(Ends { others, ..ends });
             room.fill([T::Sum::ZERO; LANES]);
             layout.accumulate_one(room, (dots, n), &join);
             layout.store(room, own.entry(e).0);
@@ -408,7 +405,7 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
     }
 
     #[inline(always)]
-    fn begin<M: Arith>(&self, work: &mut Self::Work, i: usize, sums: &mut [Lanes<T::Sum>]) {
+    fn begin<M: Arith>(&self, work: &mut Self::Work, i: usize, sums: &mut [Vector<T>]) {
         self.score.begin(&mut work.ends, i);
         work.target.begin(self.score.gat.layout, self.given, i);
         sums.fill([T::Sum::ZERO; LANES]);
@@ -419,7 +416,7 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
         &self,
         work: &mut Self::Work,
         entries: Range<usize>,
-        sums: &mut [Lanes<T::Sum>],
+        sums: &mut [Vector<T>],
         own: &mut PerEntry<'_, T>,
     ) {
         let (gat, score, n) = (self.score.gat, self.score, entries.len());
@@ -439,7 +436,7 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
         layout.accumulate(of_slopes, ds, &AddSlopes(ends));
         layout.accumulate(of_leaky, ds, &AddLeaky(ends));
         if own.asked_for() {
-            self.store_edges(entries, (&chunk.dots, x, others), &mut target.room, own);
+            self.store_edges(entries, (&chunk.dots, ends), &mut target.room, own);
         }
     }
 
@@ -488,7 +485,7 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
     }
 
     #[inline(always)]
-    fn begin<M: Arith>(&self, work: &mut Self::Work, j: usize, sums: &mut [Lanes<T::Sum>]) {
+    fn begin<M: Arith>(&self, work: &mut Self::Work, j: usize, sums: &mut [Vector<T>]) {
         self.score.gat.layout.load(self.score.gat.source, j, &mut work.ends.own, 0);
         sums.fill([T::Sum::ZERO; LANES]);
     }
@@ -498,7 +495,7 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
         &self,
         work: &mut Self::Work,
         entries: Range<usize>,
-        sums: &mut [Lanes<T::Sum>],
+        sums: &mut [Vector<T>],
         _: &mut PerEntry<'_, T>,
     ) {
         let (gat, score, n) = (self.score.gat, self.score, entries.len());

@@ -25,6 +25,8 @@ const CHUNK_NUMBERS: usize = 4096;
 
 /// A vector.
 pub(super) type Lanes<F> = [F; LANES];
+/// A vector of what is stored as `T`.
+pub(super) type Vector<T> = Lanes<<T as Stored>::Sum>;
 
 /// The lanes of one row of features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -302,7 +304,7 @@ impl Layout {
     #[inline(always)]
     pub fn set_after<F: Real>(self, scores: &mut [Lanes<F>], n: usize, value: F) {
         let used = n * self.slots;
-        if used % LANES != 0 {
+        if !used.is_multiple_of(LANES) {
             let last = &mut scores[used / LANES];
             *last = keep(last, used % LANES, value);
         }
@@ -362,16 +364,16 @@ fn reduce_body<M: Arith, F: Real, G: Term<F>, const K: usize>(job: Reduce<'_, F,
         if K == LANES {
             let per_head = layout.lanes / LANES;
             for (h, out) in out.iter_mut().take(layout.heads).enumerate() {
-                let mut sum = term.at(e, h * per_head);
+                let mut sum = term.at::<M>(e, h * per_head);
                 for v in 1..per_head {
-                    sum = add(&sum, &term.at(e, h * per_head + v));
+                    sum = add(&sum, &term.at::<M>(e, h * per_head + v));
                 }
                 *out = across(&sum);
             }
         } else {
             let heads = LANES / K;
             for (v, out) in out.chunks_exact_mut(heads).take(layout.vectors).enumerate() {
-                out.copy_from_slice(&groups::<F, K>(&term.at(e, v))[..heads]);
+                out.copy_from_slice(&groups::<F, K>(&term.at::<M>(e, v))[..heads]);
             }
         }
     }
@@ -406,7 +408,7 @@ impl<F: Real> Slots<F> {
 
 /// Something of an edge and a vector of its row.
 pub(super) trait Term<F> {
-    fn at(&self, e: usize, v: usize) -> Lanes<F>;
+    fn at<M: Arith>(&self, e: usize, v: usize) -> Lanes<F>;
 }
 
 /// How an edge joins a vector of sums, with a weight per lane.
@@ -423,7 +425,7 @@ pub(super) struct Times<'a, F> {
 
 impl<F: Real> Term<F> for Times<'_, F> {
     #[inline(always)]
-    fn at(&self, e: usize, v: usize) -> Lanes<F> {
+    fn at<M: Arith>(&self, e: usize, v: usize) -> Lanes<F> {
         mul(&self.rows[e * self.layout.vectors + v], &self.own[v])
     }
 }
@@ -580,7 +582,7 @@ fn across<F: Real>(x: &Lanes<F>) -> F {
     while left > 1 {
         left /= 2;
         for l in 0..left {
-            lanes[l] = lanes[l] + lanes[l + left];
+            lanes[l] += lanes[l + left];
         }
     }
     lanes[0]

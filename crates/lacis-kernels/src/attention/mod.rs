@@ -12,7 +12,8 @@
 //! the backward pass computes the scores again. Values of the adjacency take no part.
 //!
 //! # Parallelism
-//! A thread does whole rows, or a part of 32 K entries of a longer one; slices follow from the matrix.
+//! A thread does whole rows, or a part of 32 K entries of a longer one; both follow from the
+//! matrix alone.
 //! # Accuracy
 //! A row's entries are added in order, a chunk of them after its greatest score is known. `f32`
 //! powers are within 2 units in the last place; with bf16, `y` is rounded before the backward pass

@@ -5,7 +5,7 @@ use std::ops::Range;
 use lacis_core::Threads;
 use lacis_core::threads::ranges;
 
-use super::lanes::{AddRows, LANES, Lanes, Layout, Times, Weighted};
+use super::lanes::{AddRows, LANES, Layout, Times, Vector, Weighted};
 use super::rows;
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
@@ -15,7 +15,7 @@ use crate::real::{Real, Stored};
 const ROWS: usize = 1 << 12;
 
 /// What is projected: rows of this layout, onto vectors.
-type From<'a, T> = (Layout, Mat<'a, T>, &'a [Lanes<<T as Stored>::Sum>]);
+type From<'a, T> = (Layout, Mat<'a, T>, &'a [Vector<T>]);
 
 /// `out_rh = x_rh · vectors_h`.
 pub(super) fn project<T: Stored>(
@@ -35,6 +35,8 @@ type Part<'a, T> = (From<'a, T>, Range<usize>, MatMut<'a, <T as Stored>::Sum>);
 
 per_isa!(fn project_rows<[T: Stored], []>(part: Part<'_, T>) = project_body);
 
+// The instruction set is in what it calls.
+#[allow(clippy::extra_unused_type_parameters)]
 #[inline(always)]
 fn project_body<M: Arith, T: Stored>(part: Part<'_, T>) {
     let ((layout, x, vectors), rows, mut out) = part;
@@ -56,7 +58,7 @@ pub(super) struct Spread<'a, T: Stored> {
     pub x: Mat<'a, T>,
     /// The gradient of the products.
     pub scores: Mat<'a, T::Sum>,
-    pub vectors: &'a [Lanes<T::Sum>],
+    pub vectors: &'a [Vector<T>],
 }
 
 /// `out_rh = scores_rh · vectors_h`, where it is asked for. Returns `Σ_r scores_rh · x_rh`.
@@ -65,7 +67,7 @@ pub(super) fn spread<T: Stored>(
     job: &Spread<'_, T>,
     out: Option<MatMut<'_, T>>,
     threads: &Threads,
-) -> Vec<Lanes<T::Sum>> {
+) -> Vec<Vector<T>> {
     let tasks = ranges(job.x.n_rows, ROWS);
     let ends: Vec<usize> = tasks.iter().map(|rows| rows.end).collect();
     let out = out.unwrap_or(rows::nothing(job.x.n_rows));
@@ -80,10 +82,11 @@ pub(super) fn spread<T: Stored>(
 type SpreadPart<'a, T> = (&'a Spread<'a, T>, Range<usize>, MatMut<'a, T>);
 
 per_isa!(fn spread_rows<[T: Stored], []>(
-    part: SpreadPart<'_, T>) -> Vec<Lanes<T::Sum>> = spread_body);
+    part: SpreadPart<'_, T>) -> Vec<Vector<T>> = spread_body);
 
+#[allow(clippy::extra_unused_type_parameters)]
 #[inline(always)]
-fn spread_body<M: Arith, T: Stored>(part: SpreadPart<'_, T>) -> Vec<Lanes<T::Sum>> {
+fn spread_body<M: Arith, T: Stored>(part: SpreadPart<'_, T>) -> Vec<Vector<T>> {
     let (&Spread { layout, x, scores, vectors }, rows, mut out) = part;
     let mut totals = vec![[T::Sum::ZERO; LANES]; layout.vectors];
     let (mut room, mut row, mut tile) = (layout.rows(1), layout.rows(1), layout.scores());

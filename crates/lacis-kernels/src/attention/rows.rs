@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use lacis_core::{CsrView, Threads};
 
-use super::lanes::{self, LANES, Lanes};
+use super::lanes::{self, LANES, Lanes, Vector};
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::MatMut;
 use crate::real::{Real, Stored};
@@ -30,18 +30,18 @@ pub(super) trait Pass<T: Stored>: Sync {
     /// Entries of a chunk; vectors of a row's sums and of the totals.
     fn sizes(&self) -> Sizes;
     /// Reads what row `i` has, and sets its sums to what they are without entries.
-    fn begin<M: Arith>(&self, work: &mut Self::Work, i: usize, sums: &mut [Lanes<T::Sum>]);
+    fn begin<M: Arith>(&self, work: &mut Self::Work, i: usize, sums: &mut [Vector<T>]);
     /// Adds entries to the sums of the row that was begun, and writes what each has of its own.
     fn entries<M: Arith>(
         &self,
         work: &mut Self::Work,
         entries: Range<usize>,
-        sums: &mut [Lanes<T::Sum>],
+        sums: &mut [Vector<T>],
         own: &mut PerEntry<'_, T>,
     );
     /// Adds the sums of another part of the row.
     #[inline(always)]
-    fn merge<M: Arith>(&self, sums: &mut [Lanes<T::Sum>], part: &[Lanes<T::Sum>]) {
+    fn merge<M: Arith>(&self, sums: &mut [Vector<T>], part: &[Vector<T>]) {
         add(sums, part);
     }
     /// Writes the row.
@@ -185,6 +185,9 @@ fn slices(a: CsrView<'_>) -> Vec<Range<usize>> {
     slices
 }
 
+/// What becomes a task: a slice, or some entries of its one row.
+type Piece = (usize, Option<Range<usize>>);
+
 /// The parts of a row's entries.
 fn parts(entries: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let end = entries.end;
@@ -197,12 +200,12 @@ pub(super) fn run<T: Stored, P: Pass<T>>(
     pass: &P,
     (out, own): (Out<'_, T>, PerEntry<'_, T>),
     threads: &Threads,
-) -> Vec<Lanes<T::Sum>> {
+) -> Vec<Vector<T>> {
     let a = pass.adjacency();
     let slices = slices(a);
     let row_ends: Vec<usize> = slices.iter().map(|rows| rows.end).collect();
     // Each slice's rows, cut where they are too many entries for one task.
-    let mut pieces: Vec<(usize, Option<Range<usize>>)> = Vec::new();
+    let mut pieces: Vec<Piece> = Vec::new();
     let mut entry_ends = Vec::new();
     for (s, rows) in slices.iter().enumerate() {
         let span = a.span(rows.clone());
@@ -233,8 +236,8 @@ fn merge<'a, T: Stored, P: Pass<T>>(
     isa: Isa,
     pass: &P,
     (slices, outs): (&[Range<usize>], Vec<Option<Out<'a, T>>>),
-    (pieces, done): (&[(usize, Option<Range<usize>>)], &[Done<T::Sum>]),
-    totals: &mut [Lanes<T::Sum>],
+    (pieces, done): (&[Piece], &[Done<T::Sum>]),
+    totals: &mut [Vector<T>],
 ) {
     let mut work = None;
     for (s, out) in outs.into_iter().enumerate().filter(|(_, out)| out.is_some()) {
