@@ -13,6 +13,7 @@ pub mod edges;
 pub mod elementwise;
 mod finish;
 pub mod gemm;
+pub mod attention;
 pub mod isa;
 mod lanes;
 pub mod loss;
