@@ -6,6 +6,7 @@
 //! not depend on the number of threads.
 #![deny(unsafe_code)]
 
+pub mod attention;
 pub mod dropout;
 pub mod edge;
 pub mod edge_softmax;
@@ -13,7 +14,6 @@ pub mod edges;
 pub mod elementwise;
 mod finish;
 pub mod gemm;
-pub mod attention;
 pub mod isa;
 mod lanes;
 pub mod loss;
