@@ -8,8 +8,8 @@ use super::terms::{Join, Max, Min, Mul, Ones, Scaled, Sum, Values, Weights};
 use super::{Ahead, Args};
 use crate::finish::{Ending, LANES, end, write};
 use crate::isa::{Arith, Isa, per_isa};
-use crate::matrix::MatMut;
-use crate::mem::{fetch, fetch_far};
+use crate::matrix::{Mat, MatMut};
+use crate::mem::{L1, L2, fetch_lines};
 use crate::real::{Real, Stored};
 
 /// A piece of a product, and where it goes.
@@ -98,20 +98,26 @@ impl<T: Stored> Tile<'_, T> {
     ) -> [[T::Sum; LANES]; V] {
         let mut even = [[J::neutral::<T::Sum>(); LANES]; V];
         let mut odd = even;
-        let (cols, end) = (self.args.a.cols, self.entries.end);
-        let mut e = self.entries.start;
-        while e + 1 < end {
-            self.ask::<V>(e, wide);
-            self.ask::<V>(e + 1, wide);
-            let (j0, j1) = (cols[e] as usize, cols[e + 1] as usize);
-            self.join::<M, J, V>(&mut even, W::at(self.args, e, j0), j0);
-            self.join::<M, J, V>(&mut odd, W::at(self.args, e + 1, j1), j1);
-            e += 2;
+        let (args, ahead, x, col) = (self.args, self.ahead, self.args.x, self.col);
+        let Range { start, end } = self.entries;
+        let cols = &args.a.cols[start..end];
+        // At the matrix's end nothing comes after: then a row is asked for itself, to no effect.
+        let after = |distance| args.a.cols.get(start + distance..end + distance).unwrap_or(cols);
+        let (far, near) = (after(ahead.far), after(ahead.near));
+        let (pairs, last) = cols.as_chunks::<2>();
+        let comings = far.as_chunks::<2>().0.iter().zip(near.as_chunks::<2>().0);
+        for (at, (pair, (far, near))) in pairs.iter().zip(comings).enumerate() {
+            ask::<T, V>(x, col, ahead, [far, near], wide);
+            let [j0, j1] = pair.map(|j| j as usize);
+            let e = start + 2 * at;
+            join::<M, T, J, V>(&mut even, W::at(args, e, j0), x, j0 * x.stride + col);
+            join::<M, T, J, V>(&mut odd, W::at(args, e + 1, j1), x, j1 * x.stride + col);
         }
-        if e < end {
-            self.ask::<V>(e, wide);
-            let j = cols[e] as usize;
-            self.join::<M, J, V>(&mut even, W::at(self.args, e, j), j);
+        if let [j] = last {
+            let j = *j as usize;
+            let coming = |ahead: &[u32]| [ahead[ahead.len() - 1]; 1];
+            ask::<T, V>(x, col, ahead, [&coming(far), &coming(near)], wide);
+            join::<M, T, J, V>(&mut even, W::at(args, end - 1, j), x, j * x.stride + col);
         }
         for (even, odd) in even.iter_mut().zip(&odd) {
             for (a, b) in even.iter_mut().zip(odd) {
@@ -120,57 +126,65 @@ impl<T: Stored> Tile<'_, T> {
         }
         even
     }
+}
 
-    /// Asks for the rows that the entries some way after `e` name.
-    #[inline(always)]
-    fn ask<const V: usize>(&self, e: usize, wide: usize) {
-        if self.ahead.far > 0 {
-            self.lines::<V>(e + self.ahead.far, wide, fetch_far);
-        }
-        if self.ahead.near > 0 {
-            self.lines::<V>(e + self.ahead.near, wide, fetch);
-        }
-    }
-
-    /// Asks for every line of a tile; where rows do not begin with a line, there is one more.
-    #[inline(always)]
-    fn lines<const V: usize>(&self, e: usize, wide: usize, fetch: impl Fn(&T)) {
-        let Some(&j) = self.args.a.cols.get(e) else { return };
-        let start = j as usize * self.args.x.stride + self.col;
-        if let Some(tile) = self.args.x.data.get(start..start + V * LANES) {
-            tile.iter().step_by(64 / size_of::<T>()).for_each(&fetch);
-            if self.ahead.straddling {
-                fetch(&tile[wide - 1]);
-            }
+/// Asks for tiles of rows to come: every line, and where rows do not begin with one, one more.
+#[inline(always)]
+fn ask<T: Stored, const V: usize>(
+    x: Mat<'_, T>,
+    col: usize,
+    ahead: Ahead,
+    [far, near]: [&[u32]; 2],
+    wide: usize,
+) {
+    if ahead.far > 0 {
+        for j in far {
+            lines::<T, V, L2>(x, *j as usize * x.stride + col, ahead, wide);
         }
     }
+    if ahead.near > 0 {
+        for j in near {
+            lines::<T, V, L1>(x, *j as usize * x.stride + col, ahead, wide);
+        }
+    }
+}
 
-    /// Joins a row of `x`. The end of a row is read on into the next: what is not meant is never
-    /// written.
-    #[inline(always)]
-    fn join<M: Arith, J: Join, const V: usize>(
-        &self,
-        sums: &mut [[T::Sum; LANES]; V],
-        weight: T::Sum,
-        j: usize,
-    ) {
-        let x = &self.args.x;
-        let start = j * x.stride + self.col;
-        let mut short;
-        let tile = match x.data.get(start..start + V * LANES) {
-            Some(tile) => tile,
-            None => {
-                // The end of the last rows.
-                short = [[T::narrow(T::Sum::ZERO); LANES]; V];
-                let rest = &x.data[start..];
-                short.as_flattened_mut()[..rest.len()].copy_from_slice(rest);
-                short.as_flattened()
-            }
-        };
-        for (sums, x) in sums.iter_mut().zip(tile.as_chunks::<LANES>().0) {
-            for (sum, x) in sums.iter_mut().zip(x) {
-                *sum = J::weighted::<M, T::Sum>(*sum, weight, x.wide());
-            }
+#[inline(always)]
+fn lines<T: Stored, const V: usize, const CACHE: i32>(
+    x: Mat<'_, T>,
+    start: usize,
+    ahead: Ahead,
+    wide: usize,
+) {
+    fetch_lines::<T, CACHE>(x.data, start, V * LANES);
+    if ahead.straddling {
+        fetch_lines::<T, CACHE>(x.data, start + wide - 1, 1);
+    }
+}
+
+/// Joins a row of `x` from `start` on. The end of a row is read on into the next: what is not meant is
+/// never written.
+#[inline(always)]
+fn join<M: Arith, T: Stored, J: Join, const V: usize>(
+    sums: &mut [[T::Sum; LANES]; V],
+    weight: T::Sum,
+    x: Mat<'_, T>,
+    start: usize,
+) {
+    let mut short;
+    let tile = match x.data.get(start..start + V * LANES) {
+        Some(tile) => tile,
+        None => {
+            // The end of the last rows.
+            short = [[T::narrow(T::Sum::ZERO); LANES]; V];
+            let rest = &x.data[start..];
+            short.as_flattened_mut()[..rest.len()].copy_from_slice(rest);
+            short.as_flattened()
+        }
+    };
+    for (sums, x) in sums.iter_mut().zip(tile.as_chunks::<LANES>().0) {
+        for (sum, x) in sums.iter_mut().zip(x) {
+            *sum = J::weighted::<M, T::Sum>(*sum, weight, x.wide());
         }
     }
 }
