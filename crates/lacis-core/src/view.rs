@@ -50,6 +50,20 @@ impl RowPtrView<'_> {
         }
     }
 
+    /// The first place within `places` where a position is at least `position`, or their end.
+    fn first_at_least(&self, position: usize, places: Range<usize>) -> usize {
+        let Range { mut start, mut end } = places;
+        while start < end {
+            let middle = start + (end - start) / 2;
+            if self.at(middle) < position {
+                start = middle + 1;
+            } else {
+                end = middle;
+            }
+        }
+        start
+    }
+
     /// One more than the number of rows.
     pub fn len(&self) -> usize {
         match self {
@@ -113,20 +127,19 @@ impl<'a> CsrView<'a> {
     /// Row ranges of about `size` entries each, at least one row long. A row of `size` entries or
     /// more is a slice of its own.
     pub fn slices(&self, size: usize) -> Vec<Range<usize>> {
-        let size = size.max(1);
+        let (size, n_rows) = (size.max(1), self.n_rows());
         let mut slices = Vec::new();
         let mut start = 0;
-        for i in 0..self.n_rows() {
-            let row = self.row_ptr.at(i)..self.row_ptr.at(i + 1);
-            if row.len() >= size && start < i {
-                slices.push(start..i);
-                start = i;
+        while start < n_rows {
+            // The first row end at which there are enough entries, by halving: rows may be many.
+            let enough = self.row_ptr.at(start).saturating_add(size);
+            let mut end = self.row_ptr.first_at_least(enough, start + 1..n_rows);
+            let last = end - 1;
+            if last > start && self.row(last).len() >= size {
+                end = last;
             }
-            let entries = row.end - self.row_ptr.at(start);
-            if entries >= size || i + 1 == self.n_rows() {
-                slices.push(start..i + 1);
-                start = i + 1;
-            }
+            slices.push(start..end);
+            start = end;
         }
         slices
     }
@@ -158,5 +171,29 @@ impl<'a> CsrView<'a> {
             broken == between
         };
         threads.map(self.slices(CHECK_ENTRIES), obeys).into_iter().all(|obeyed| obeyed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Coo, Extent, Repeats, Threads};
+
+    #[test]
+    fn slices_are_balanced_and_long_rows_alone() {
+        let rows: Vec<u32> = [3u32, 1, 0, 0, 9, 2, 0, 4]
+            .iter()
+            .enumerate()
+            .flat_map(|(i, &length)| vec![i as u32; length as usize])
+            .collect();
+        let cols = vec![0; rows.len()];
+        let threads = Threads::one();
+        let extent = Extent { n_rows: Some(9), n_cols: Some(1) };
+        let coo = Coo::from_slices(&rows, &cols, None, &threads).unwrap();
+        let a = coo.into_csr(extent, Repeats::Keep, &threads).unwrap();
+        assert_eq!(a.slices(4), [0..2, 2..4, 4..5, 5..7, 7..8, 8..9]);
+        assert_eq!(a.slices(5), [0..4, 4..5, 5..8, 8..9]);
+        assert_eq!(a.slices(1000), [0..9]);
+        assert_eq!(a.slices(0), a.slices(1));
+        assert_eq!(a.slices(1), [0..1, 1..2, 2..4, 4..5, 5..6, 6..7, 7..8, 8..9]);
     }
 }

@@ -98,8 +98,9 @@ fn end_body<M: Arith, O: Stored>(ending: Ending<'_, O>) {
 #[inline(always)]
 pub(crate) fn write<O: Stored, const V: usize>(sums: &[[O::Sum; LANES]; V], y: &mut [O]) {
     let (whole, rest) = y.as_chunks_mut::<LANES>();
+    // Not `sums.map(…)`, which goes through memory element by element.
     for (y, sums) in whole.iter_mut().zip(sums) {
-        *y = sums.map(O::narrow);
+        y.iter_mut().zip(sums).for_each(|(y, sum)| *y = O::narrow(*sum));
     }
     if !rest.is_empty() {
         rest.iter_mut().zip(&sums[whole.len()]).for_each(|(y, sum)| *y = O::narrow(*sum));

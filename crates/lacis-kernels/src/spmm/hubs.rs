@@ -5,10 +5,9 @@ use std::ops::Range;
 use lacis_core::Threads;
 use lacis_core::reference::Reduce;
 
-use super::rows::{Out, finish};
+use super::rows::{Out, conclude, scale_of};
 use super::terms::{Join, Max, Min, Mul, Sum};
 use super::{Args, Kernel, SLICE_ENTRIES, slices};
-use crate::finish::LANES;
 use crate::isa::Isa;
 use crate::matrix::MatMut;
 use crate::real::Stored;
@@ -73,14 +72,11 @@ fn together<T: Stored, J: Join>(
     parts: &[&[T::Sum]],
     y: &mut [T],
 ) {
-    for (tile, y) in y.chunks_mut(LANES).enumerate() {
-        let col = tile * LANES;
-        let mut sums = [[J::neutral(); LANES]];
-        for part in parts {
-            for (sum, part) in sums[0].iter_mut().zip(&part[col..]) {
-                *sum = J::together(*sum, *part);
-            }
-        }
-        finish::<T, J, 1>(args, (isa, i, col), sums, y);
+    let scale = scale_of(args, i, args.a.row(i).len());
+    let mut sums = vec![J::neutral(); y.len()];
+    for part in parts {
+        sums.iter_mut().zip(*part).for_each(|(sum, part)| *sum = J::together(*sum, *part));
     }
+    sums.iter_mut().for_each(|sum| *sum *= scale);
+    conclude(args, (isa, 0), &mut sums, y);
 }

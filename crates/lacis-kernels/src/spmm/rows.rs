@@ -56,39 +56,70 @@ per_isa!(fn compiled<[T: Stored, W: Weights, J: Join], [V]>(part: Part<'_, T>) =
 #[inline(always)]
 fn body<M: Arith, T: Stored, W: Weights, J: Join, const V: usize>(part: Part<'_, T>) {
     let Part { args, isa, ahead, rows, mut out } = part;
+    let tail = Tail::of(args.x.data, V * LANES);
+    // Without an epilogue sums go from registers to `y`; else a row of them waits here for it.
+    let mut waiting = vec![T::Sum::ZERO; if args.epilogue.is_plain() { 0 } else { args.k() }];
     for i in rows.clone() {
-        let (entries, col, width) = match &out {
-            Out::Rows(y) => (args.a.row(i), 0, y.n_cols),
-            Out::Block(col, rows_of_block) => {
-                (args.a.row(i), *col, rows_of_block[i - rows.start].len())
-            }
-            Out::Partial(entries, sums) => (entries.clone(), 0, sums.len()),
+        let (entries, y) = match &mut out {
+            Out::Rows(y) => (args.a.row(i), Row::Of(0, y.row_mut(i - rows.start))),
+            Out::Block(col, block) => (args.a.row(i), Row::Of(*col, block[i - rows.start])),
+            Out::Partial(entries, sums) => (entries.clone(), Row::Partial(sums)),
         };
-        let mut done = 0;
-        while done < width {
-            let tile = Tile { args, ahead, entries: entries.clone(), col: col + done };
-            let wide = (width - done).min(V * LANES);
-            let end = Target { isa, i, first: rows.start, at: done, wide };
-            match wide.div_ceil(LANES) {
-                1 => end.store::<T, J, 1>(&tile, tile.sums::<M, W, J, 1>(wide), &mut out),
-                2 if V >= 2 => end.store::<T, J, 2>(&tile, tile.sums::<M, W, J, 2>(wide), &mut out),
-                3 if V >= 3 => end.store::<T, J, 3>(&tile, tile.sums::<M, W, J, 3>(wide), &mut out),
-                _ => end.store::<T, J, V>(&tile, tile.sums::<M, W, J, V>(wide), &mut out),
+        let scale = scale_of(args, i, entries.len());
+        match y {
+            Row::Partial(y) => {
+                let tile = Tile { args, tail: &tail, ahead, entries, col: 0 };
+                tile.run::<M, W, J, T::Sum, V>(T::Sum::ONE, y);
             }
-            done += wide;
+            Row::Of(col, y) if waiting.is_empty() => {
+                let tile = Tile { args, tail: &tail, ahead, entries, col };
+                tile.run::<M, W, J, T, V>(scale, y);
+            }
+            Row::Of(col, y) => {
+                let tile = Tile { args, tail: &tail, ahead, entries, col };
+                let sums = &mut waiting[..y.len()];
+                tile.run::<M, W, J, T::Sum, V>(scale, sums);
+                conclude(args, (isa, col), sums, y);
+            }
         }
     }
+}
+
+/// A piece of a row of the result from a column on, or of the sums that it will be.
+enum Row<'a, T: Stored> {
+    Of(usize, &'a mut [T]),
+    Partial(&'a mut [T::Sum]),
 }
 
 /// Some columns, from `col` on, of the reduction of some entries.
 struct Tile<'a, T: Stored> {
     args: &'a Args<'a, T>,
+    tail: &'a Tail<T>,
     ahead: Ahead,
     entries: Range<usize>,
     col: usize,
 }
 
 impl<T: Stored> Tile<'_, T> {
+    /// Computes all columns of `y`, tile after tile.
+    #[inline(always)]
+    fn run<M: Arith, W: Weights, J: Join, O: Stored<Sum = T::Sum>, const V: usize>(
+        mut self,
+        scale: T::Sum,
+        y: &mut [O],
+    ) {
+        for y in y.chunks_mut(V * LANES) {
+            let wide = y.len();
+            match wide.div_ceil(LANES) {
+                1 => store(&self.sums::<M, W, J, 1>(wide), scale, y),
+                2 if V >= 2 => store(&self.sums::<M, W, J, 2>(wide), scale, y),
+                3 if V >= 3 => store(&self.sums::<M, W, J, 3>(wide), scale, y),
+                _ => store(&self.sums::<M, W, J, V>(wide), scale, y),
+            }
+            self.col += wide;
+        }
+    }
+
     /// The reduction, of which the first `wide` columns are meant. Entries at even and at odd places
     /// are joined apart, so that one need not wait for the other.
     #[inline(always)]
@@ -96,9 +127,11 @@ impl<T: Stored> Tile<'_, T> {
         &self,
         wide: usize,
     ) -> [[T::Sum; LANES]; V] {
-        let mut even = [[J::neutral::<T::Sum>(); LANES]; V];
-        let mut odd = even;
+        let first = if self.entries.is_empty() { J::of_nothing() } else { J::neutral::<T::Sum>() };
+        let mut even = [[first; LANES]; V];
+        let mut odd = [[J::neutral::<T::Sum>(); LANES]; V];
         let (args, ahead, x, col) = (self.args, self.ahead, self.args.x, self.col);
+        let rows = (x.data, self.tail);
         let Range { start, end } = self.entries;
         let cols = &args.a.cols[start..end];
         // At the matrix's end nothing comes after: then a row is asked for itself, to no effect.
@@ -110,14 +143,14 @@ impl<T: Stored> Tile<'_, T> {
             ask::<T, V>(x, col, ahead, [far, near], wide);
             let [j0, j1] = pair.map(|j| j as usize);
             let e = start + 2 * at;
-            join::<M, T, J, V>(&mut even, W::at(args, e, j0), x, j0 * x.stride + col);
-            join::<M, T, J, V>(&mut odd, W::at(args, e + 1, j1), x, j1 * x.stride + col);
+            join::<M, T, J, V>(&mut even, W::at(args, e, j0), rows, j0 * x.stride + col);
+            join::<M, T, J, V>(&mut odd, W::at(args, e + 1, j1), rows, j1 * x.stride + col);
         }
         if let [j] = last {
             let j = *j as usize;
             let coming = |ahead: &[u32]| [ahead[ahead.len() - 1]; 1];
             ask::<T, V>(x, col, ahead, [&coming(far), &coming(near)], wide);
-            join::<M, T, J, V>(&mut even, W::at(args, end - 1, j), x, j * x.stride + col);
+            join::<M, T, J, V>(&mut even, W::at(args, end - 1, j), rows, j * x.stride + col);
         }
         for (even, odd) in even.iter_mut().zip(&odd) {
             for (a, b) in even.iter_mut().zip(odd) {
@@ -168,19 +201,12 @@ fn lines<T: Stored, const V: usize, const CACHE: i32>(
 fn join<M: Arith, T: Stored, J: Join, const V: usize>(
     sums: &mut [[T::Sum; LANES]; V],
     weight: T::Sum,
-    x: Mat<'_, T>,
+    (x, tail): (&[T], &Tail<T>),
     start: usize,
 ) {
-    let mut short;
-    let tile = match x.data.get(start..start + V * LANES) {
+    let tile = match x.get(start..start + V * LANES) {
         Some(tile) => tile,
-        None => {
-            // The end of the last rows.
-            short = [[T::narrow(T::Sum::ZERO); LANES]; V];
-            let rest = &x.data[start..];
-            short.as_flattened_mut()[..rest.len()].copy_from_slice(rest);
-            short.as_flattened()
-        }
+        None => &tail.data[start - tail.start..][..V * LANES],
     };
     for (sums, x) in sums.iter_mut().zip(tile.as_chunks::<LANES>().0) {
         for (sum, x) in sums.iter_mut().zip(x) {
@@ -189,61 +215,44 @@ fn join<M: Arith, T: Stored, J: Join, const V: usize>(
     }
 }
 
-/// Where a tile of row `i` goes: `wide` columns from `at` on.
-#[derive(Clone, Copy)]
-struct Target {
-    isa: Isa,
-    i: usize,
-    first: usize,
-    at: usize,
-    wide: usize,
+/// The end of a matrix, from element `start` on, and zeros for the last rows' tiles to read on into.
+/// That these lie ready keeps the loop over entries free of calls, and its sums in registers.
+struct Tail<T> {
+    start: usize,
+    data: Vec<T>,
 }
 
-impl Target {
-    #[inline(always)]
-    fn store<T: Stored, J: Join, const V: usize>(
-        self,
-        tile: &Tile<'_, T>,
-        sums: [[T::Sum; LANES]; V],
-        out: &mut Out<'_, T>,
-    ) {
-        let (row, columns) = (self.i - self.first, self.at..self.at + self.wide);
-        let y = match out {
-            Out::Rows(y) => &mut y.row_mut(row)[columns],
-            Out::Block(_, rows) => &mut rows[row][columns],
-            Out::Partial(_, partial) => {
-                partial[columns.clone()].copy_from_slice(&sums.as_flattened()[..columns.len()]);
-                return;
-            }
-        };
-        finish::<T, J, V>(tile.args, (self.isa, self.i, tile.col), sums, y);
+impl<T: Stored> Tail<T> {
+    fn of(x: &[T], longest_tile: usize) -> Self {
+        let start = x.len().saturating_sub(longest_tile);
+        let mut data = x[start..].to_vec();
+        data.resize(data.len() + longest_tile, T::narrow(T::Sum::ZERO));
+        Tail { start, data }
     }
 }
 
-/// Scales the sums of row `i` from column `col` on, adds what is to be added, and writes them.
+/// Writes a tile of sums, scaled.
 #[inline(always)]
-pub(super) fn finish<T: Stored, J: Join, const V: usize>(
+fn store<O: Stored, const V: usize>(sums: &[[O::Sum; LANES]; V], scale: O::Sum, y: &mut [O]) {
+    let mut scaled = *sums;
+    scaled.as_flattened_mut().iter_mut().for_each(|sum| *sum *= scale);
+    write(&scaled, y);
+}
+
+/// Writes a row's scaled sums from column `col` on as the epilogue has it.
+pub(super) fn conclude<T: Stored>(
     args: &Args<'_, T>,
-    (isa, i, col): (Isa, usize, usize),
-    mut sums: [[T::Sum; LANES]; V],
+    (isa, col): (Isa, usize),
+    sums: &mut [T::Sum],
     y: &mut [T],
 ) {
-    let entries = args.a.row(i).len();
-    if entries == 0 {
-        sums = [[J::of_nothing(); LANES]; V];
-    }
-    let scale = scale_of(args, i, entries);
-    sums.as_flattened_mut().iter_mut().for_each(|sum| *sum *= scale);
-    if !args.epilogue.is_plain() {
-        let wide = &mut sums.as_flattened_mut()[..y.len()];
-        end(isa, Ending { epilogue: args.epilogue, sums: wide, y, col });
-    }
-    write(&sums, y);
+    end(isa, Ending { epilogue: args.epilogue, sums, y, col });
+    y.iter_mut().zip(sums).for_each(|(y, sum)| *y = T::narrow(*sum));
 }
 
 /// `l_i`, and for a mean the share of one entry.
 #[inline(always)]
-fn scale_of<T: Stored>(args: &Args<'_, T>, i: usize, entries: usize) -> T::Sum {
+pub(super) fn scale_of<T: Stored>(args: &Args<'_, T>, i: usize, entries: usize) -> T::Sum {
     let left = args.left.map_or(T::Sum::ONE, |left| left[i]);
     match args.reduce {
         Reduce::Mean => left / T::Sum::of(entries.max(1) as f64),
