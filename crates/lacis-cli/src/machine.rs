@@ -1,7 +1,7 @@
 //! How many threads to use, and what there is to know of the machine.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lacis::{Error, Result, Threads};
 use serde::Serialize;
@@ -182,10 +182,23 @@ fn instruction_sets() -> Vec<&'static str> {
 
 /// Where sets that are not built in are looked for.
 pub fn data_folder() -> Option<String> {
-    let variable = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
-    let cache =
-        variable("XDG_CACHE_HOME").or_else(|| Some(format!("{}/.cache", variable("HOME")?)));
-    variable("LACIS_DATA").or_else(|| Some(format!("{}/lacis/data", cache?)))
+    variable("LACIS_DATA").or_else(|| Some(format!("{}/lacis/data", cache_folder()?)))
+}
+
+/// Where the machine profile is: what the flag says, else `LACIS_MACHINE`, else the cache folder.
+pub fn profile_path(flag: Option<&Path>) -> Result<PathBuf> {
+    let place = flag.map(Path::to_owned).or_else(|| variable("LACIS_MACHINE").map(PathBuf::from));
+    let place = place.or_else(|| Some(Path::new(&cache_folder()?).join("lacis/machine.json")));
+    let problem = "there is no cache folder; --machine FILE would be right";
+    place.ok_or_else(|| Error::argument("machine profile", problem))
+}
+
+fn cache_folder() -> Option<String> {
+    variable("XDG_CACHE_HOME").or_else(|| Some(format!("{}/.cache", variable("HOME")?)))
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]

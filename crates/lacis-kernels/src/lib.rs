@@ -10,9 +10,12 @@ pub mod isa;
 pub mod math;
 mod matrix;
 mod mem;
+pub mod probe;
+pub mod profile;
 pub mod real;
 pub mod spmm;
 
 pub use isa::Isa;
 pub use matrix::{Mat, MatMut};
+pub use profile::Profile;
 pub use real::{Real, Stored};

@@ -1,0 +1,193 @@
+//! Operations that can be measured: `lacis bench ops` and the tuner walk one table, [`OPERATIONS`].
+//!
+//! ```text
+//!  Operation ─ prepare(Setting) ─► Problem ─ run(kernel, isa) ─► checked against the reference on a
+//!   (a file each)                            plain(), roof()      sample of rows, then timed
+//! ```
+//! To add one: a file with a type that implements [`Problem`], a line in [`OPERATIONS`], and its
+//! kernels in [`lacis_kernels::profile::TABLES`].
+
+pub mod measure;
+pub mod numbers;
+mod sample;
+mod spmm;
+
+use lacis_core::reference::Reduce;
+use lacis_core::{Csr, DType, Dense, Error, Result, Threads};
+use lacis_kernels::Isa;
+use lacis_kernels::profile::{Point, table};
+
+pub use sample::Sample;
+
+/// Something to compute that has kernels to choose from.
+pub struct Operation {
+    /// What users call it: `spmm`.
+    pub id: &'static str,
+    /// What it computes, in a line.
+    pub about: &'static str,
+    /// What times are given per: `entry`, `row`.
+    pub unit: &'static str,
+    /// The forms that the tuner measures, the most used first.
+    pub forms: &'static [Form],
+    /// Makes inputs and room for the result.
+    pub prepare: Prepare,
+}
+
+/// From a setting to a problem, or why that is not computed.
+pub type Prepare = for<'a> fn(&Setting<'a>) -> Result<Box<dyn Problem + 'a>>;
+
+/// Every operation that can be measured.
+pub static OPERATIONS: &[Operation] = &[spmm::OPERATION];
+
+/// What an operation is asked to do, whatever the graph and the width.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Form {
+    /// How many numbers become one, where they do.
+    pub reduce: Reduce,
+    /// Whether entries have values.
+    pub weighted: bool,
+    /// What matrices are stored in.
+    pub dtype: DType,
+    /// Along rows (0) or columns (1), where that is a choice.
+    pub axis: usize,
+}
+
+impl Form {
+    /// A sum of unweighted single-precision rows.
+    pub const PLAIN: Form =
+        Form { reduce: Reduce::Sum, weighted: false, dtype: DType::F32, axis: 0 };
+
+    /// The same with values.
+    pub const WEIGHTED: Form = Form { weighted: true, ..Form::PLAIN };
+
+    /// The same with another reduce.
+    pub const fn reducing(reduce: Reduce) -> Form {
+        Form { reduce, ..Form::PLAIN }
+    }
+}
+
+/// A form on a graph.
+#[derive(Clone, Copy)]
+pub struct Setting<'a> {
+    /// Where rows come from and go to.
+    pub graph: &'a Csr,
+    /// Columns of the dense operand.
+    pub k: usize,
+    /// What is computed.
+    pub form: Form,
+    /// Who computes it.
+    pub threads: &'a Threads,
+}
+
+impl Setting<'_> {
+    /// The graph with values if the form is weighted and without if not. All-ones values are none;
+    /// a graph that has no others gets made-up ones.
+    ///
+    /// # Errors
+    /// When the system refuses the memory.
+    pub fn matrix(&self) -> Result<Csr> {
+        let graph = self.graph.clone().without_unit_values();
+        match (self.form.weighted, graph.values().is_some()) {
+            (true, false) => {
+                let values = numbers::Numbers("values").vector(graph.nnz());
+                graph.with_values(Some(values.into()))
+            }
+            (true, true) => Ok(graph),
+            (false, _) => graph.with_values(None),
+        }
+    }
+
+    /// That an operation computes in single precision only.
+    ///
+    /// # Errors
+    /// When the form asks for another.
+    pub fn single_precision(&self, op: &str) -> Result<()> {
+        if self.form.dtype == DType::F32 {
+            return Ok(());
+        }
+        Err(Error::argument(format!("dtype of {op}"), "only f32 is computed"))
+    }
+}
+
+/// Inputs, and room for a result that kernels write again and again.
+pub trait Problem {
+    /// What the tuner and the planner look at.
+    fn point(&self) -> Point;
+
+    /// The least bytes that must move if no cache keeps gathered rows, and the operations.
+    fn volume(&self) -> Volume;
+
+    /// Computes the result with a kernel of the table, by its place.
+    ///
+    /// # Errors
+    /// When the kernel refuses the sizes.
+    fn run(&mut self, kernel: usize, isa: Isa) -> Result<()>;
+
+    /// What some rows of the result must be.
+    ///
+    /// # Errors
+    /// When the reference refuses the sizes.
+    fn sample(&self) -> Result<Sample>;
+
+    /// Rows of what the last run gave.
+    fn rows(&self, rows: &[usize]) -> Dense<f64>;
+
+    /// Runs the loop that anyone would write; `false` where there is none.
+    ///
+    /// # Errors
+    /// When it refuses the sizes.
+    fn plain(&mut self, _isa: Isa) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Moves the same data and computes nothing; `false` where that is not known. Spoils the
+    /// result.
+    ///
+    /// # Errors
+    /// When it refuses the sizes.
+    fn roof(&mut self, _isa: Isa) -> Result<bool> {
+        Ok(false)
+    }
+}
+
+/// How much one run moves and computes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Volume {
+    /// Bytes read and written.
+    pub bytes: f64,
+    /// Additions and multiplications.
+    pub flops: f64,
+}
+
+impl Operation {
+    /// The names of its kernels.
+    pub fn kernels(&self) -> Vec<&'static str> {
+        table(self.id).map_or_else(Vec::new, |table| (table.kernels)())
+    }
+
+    /// The place of a kernel in its table.
+    pub fn place_of(&self, kernel: &str) -> Option<usize> {
+        self.kernels().into_iter().position(|name| name == kernel)
+    }
+}
+
+/// The operation of this name.
+///
+/// # Errors
+/// When there is none; the message lists those that are.
+pub fn find(id: &str) -> Result<&'static Operation> {
+    OPERATIONS.iter().find(|op| op.id == id).ok_or_else(|| {
+        let known: Vec<_> = OPERATIONS.iter().map(|op| op.id).collect();
+        let problem = format!("is no operation; one of these would be: {}", known.join(" "));
+        Error::argument(format!("'{id}'"), problem)
+    })
+}
+
+/// The instruction sets worth trying: the narrowest only where there is no other.
+pub fn instruction_sets() -> Vec<Isa> {
+    let mut all = Isa::available();
+    if all.len() > 1 {
+        all.pop();
+    }
+    all
+}

@@ -1,0 +1,62 @@
+//! [`Sample`]: some rows of a result, what they must be, and how far they may be off.
+
+use lacis_core::{Csr, Dense};
+
+/// Rows of a result and the truth about them.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Which rows.
+    pub rows: Vec<usize>,
+    /// What they must be.
+    pub truth: Dense<f64>,
+    /// How far each number may be off: what rounding every addition may cost.
+    pub tolerance: Dense<f64>,
+}
+
+/// Products that a sample may take: tens of milliseconds for the reference.
+const MOST_PRODUCTS: usize = 1 << 20;
+const MOST_ROWS: usize = 200;
+
+/// Rows of a matrix to look at: the first, the last, the longest, and some between, as long as
+/// the reference is quick about it.
+pub(super) fn rows_of(a: &Csr, k: usize) -> Vec<usize> {
+    let n = a.n_rows();
+    if n == 0 {
+        return Vec::new();
+    }
+    let longest = (0..n).max_by_key(|&i| a.row(i).len()).unwrap_or(0);
+    let between = (0..MOST_ROWS).map(|s| (s * n / MOST_ROWS + s * 37) % n);
+    let mut left = MOST_PRODUCTS;
+    let mut rows: Vec<usize> = Vec::new();
+    for i in [longest, 0, n - 1].into_iter().chain(between) {
+        let products = (a.row(i).len() + 1) * k;
+        if products <= left && !rows.contains(&i) {
+            left -= products;
+            rows.push(i);
+        }
+    }
+    rows
+}
+
+impl Sample {
+    /// That the same rows of a result are what they must be.
+    ///
+    /// # Errors
+    /// The first number that is not, in words.
+    pub fn check(&self, found: &Dense<f64>) -> Result<(), String> {
+        if (found.n_rows(), found.n_cols()) != (self.truth.n_rows(), self.truth.n_cols()) {
+            let (rows, cols) = (self.truth.n_rows(), self.truth.n_cols());
+            return Err(format!("{rows} rows of {cols} numbers were expected"));
+        }
+        for (s, &i) in self.rows.iter().enumerate() {
+            for j in 0..found.n_cols() {
+                let (is, right) = (found.at(s, j), self.truth.at(s, j));
+                let close = (is - right).abs() <= self.tolerance.at(s, j);
+                if !(close || is == right || is.is_nan() && right.is_nan()) {
+                    return Err(format!("element ({i}, {j}) is {is}, expected {right}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
