@@ -177,12 +177,13 @@ impl Bench<'_> {
         sample: &Sample,
         profile: &Profile,
     ) -> Result<Vec<Turn>, Failure> {
-        let choice = profile.choose(op.id, &problem.point());
+        let (place, choice) = op.choose(profile, problem);
         let names = op.kernels();
-        let mut wanted = vec![(op.place_of(choice.kernel).unwrap_or(0), choice.isa)];
+        let mut wanted = vec![(place, choice.isa)];
         if self.args.all_kernels {
             let each = |isa| (0..names.len()).map(move |kernel| (kernel, isa));
             let others = instruction_sets().into_iter().flat_map(each);
+            let others = others.filter(|&(place, _)| problem.accepts(place));
             wanted.extend(others.filter(|other| *other != wanted[0]).collect::<Vec<_>>());
         }
         let mut turns = Vec::new();

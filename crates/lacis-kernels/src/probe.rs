@@ -72,20 +72,37 @@ per_isa!(fn replayed<[], []>(part: Part<'_>) -> [[f32; LANES]; 4] = replay_body)
 #[inline(always)]
 fn replay_body<M: Arith>(part: Part<'_>) -> [[f32; LANES]; 4] {
     let Part { a, x, rows, mut y } = part;
-    let (first, whole) = (rows.start, x.n_cols.next_multiple_of(LANES));
+    let (first, vectors) = (rows.start, x.n_cols.div_ceil(LANES));
     let mut sums = [[0.0; LANES]; 4];
     for i in rows {
-        for e in a.row(i) {
-            if let Some(&ahead) = a.cols.get(e + AHEAD) {
-                (0..whole / LANES)
-                    .for_each(|v| prefetch(x.data, ahead as usize * x.stride + v * LANES));
+        let entries = a.row(i);
+        // Four rows at a time; a last group that is not full reads its last row again.
+        for e in entries.clone().step_by(4) {
+            let named: [usize; 4] =
+                std::array::from_fn(|b| a.cols[(e + b).min(entries.end - 1)] as usize);
+            for ahead in a.cols.get(e + AHEAD..e + AHEAD + 4).unwrap_or_default() {
+                let start = *ahead as usize * x.stride;
+                (0..vectors).for_each(|v| prefetch(x.data, start + v * LANES));
             }
-            let start = a.cols[e] as usize * x.stride;
-            add(&mut sums, &x.data[start..(start + whole).min(x.data.len())]);
+            let four = named.map(|j| vectors_of(x, j, vectors));
+            let shortest = four.iter().map(|row| row.len()).min().unwrap_or(0);
+            for v in 0..shortest {
+                for (sums, row) in sums.iter_mut().zip(&four) {
+                    sums.iter_mut().zip(&row[v]).for_each(|(sum, x)| *sum += x);
+                }
+            }
         }
         y.row_mut(i - first).fill(sums[0][0]);
     }
     sums
+}
+
+/// A row as vectors; the last one may reach into the next row, as kernels read it.
+#[inline(always)]
+fn vectors_of(x: Mat<'_>, j: usize, vectors: usize) -> &[[f32; LANES]] {
+    let start = j * x.stride;
+    let end = (start + vectors * LANES).min(x.data.len());
+    x.data[start..end].as_chunks().0
 }
 
 /// Adds every vector to one of four sums, so that no addition waits for the one before.

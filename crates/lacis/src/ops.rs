@@ -15,7 +15,7 @@ mod spmm;
 use lacis_core::reference::Reduce;
 use lacis_core::{Csr, DType, Dense, Error, Result, Threads};
 use lacis_kernels::Isa;
-use lacis_kernels::profile::{Point, table};
+use lacis_kernels::profile::{Choice, Point, Profile, table};
 
 pub use sample::Sample;
 
@@ -117,6 +117,11 @@ pub trait Problem {
     /// The least bytes that must move if no cache keeps gathered rows, and the operations.
     fn volume(&self) -> Volume;
 
+    /// Whether a kernel of the table, by its place, can compute it. The first always can.
+    fn accepts(&self, _kernel: usize) -> bool {
+        true
+    }
+
     /// Computes the result with a kernel of the table, by its place.
     ///
     /// # Errors
@@ -165,9 +170,17 @@ impl Operation {
         table(self.id).map_or_else(Vec::new, |table| (table.kernels)())
     }
 
-    /// The place of a kernel in its table.
-    pub fn place_of(&self, kernel: &str) -> Option<usize> {
-        self.kernels().into_iter().position(|name| name == kernel)
+    /// The place in its table of the kernel that a profile chooses for a problem, and what to run
+    /// it with; another that accepts the problem where that one does not.
+    pub fn choose(&self, profile: &Profile, problem: &dyn Problem) -> (usize, Choice) {
+        let names = self.kernels();
+        let mut choice = profile.choose(self.id, &problem.point());
+        let chosen = names.iter().position(|name| *name == choice.kernel);
+        let chosen = chosen.filter(|&place| problem.accepts(place));
+        let place = chosen.or_else(|| (0..names.len()).find(|&place| problem.accepts(place)));
+        let place = place.unwrap_or(0);
+        choice.kernel = names[place];
+        (place, choice)
     }
 }
 

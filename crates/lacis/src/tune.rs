@@ -118,6 +118,9 @@ fn measured(case: &Case, graph: &Csr, share: f64, job: &Job<'_>) -> Result<Optio
     Ok(Some(Sample { point, ns: ns.map(|(name, ns)| (name, rounded(ns.max(1e-6)))).collect() }))
 }
 
+/// More would not be steadier.
+const MOST_ROUNDS: i32 = 15;
+
 /// Four digits are more than a clock knows, and files stay readable.
 fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
@@ -135,7 +138,8 @@ pub fn kernels(
 ) -> Result<Vec<(String, Timing)>> {
     let begun = Instant::now();
     let names = op.kernels();
-    let each = |isa: Isa| (0..names.len()).map(move |kernel| (kernel, isa));
+    let places: Vec<usize> = (0..names.len()).filter(|&place| problem.accepts(place)).collect();
+    let each = |isa: Isa| places.iter().map(move |&kernel| (kernel, isa));
     let all: Vec<_> = instruction_sets().into_iter().flat_map(each).collect();
     let mut times: Vec<Vec<f64>> = Vec::with_capacity(all.len());
     for &(kernel, isa) in &all {
@@ -148,7 +152,7 @@ pub fn kernels(
     }
     let best = times.iter().map(|times| times[0]).fold(f64::INFINITY, f64::min);
     let close: Vec<usize> = (0..all.len()).filter(|&c| times[c][0] <= 1.5 * best).collect();
-    for round in 0..9 {
+    for round in 0..MOST_ROUNDS {
         // The next round takes about as long as all before.
         let used = begun.elapsed().as_secs_f64();
         if round > 0 && used + used / f64::from(round) > seconds || used > seconds {

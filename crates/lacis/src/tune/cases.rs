@@ -30,7 +30,7 @@ const WIDTHS: &[(Detail, usize)] = &[
     (Detail::Quick, 256),
     (Detail::Full, 8),
     (Detail::Full, 41),
-    (Detail::Full, 48),
+    (Detail::Quick, 48),
     (Detail::Full, 100),
     (Detail::Full, 602),
 ];

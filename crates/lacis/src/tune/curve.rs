@@ -42,8 +42,7 @@ pub fn measure(
     let op = find("spmm")?;
     let form = Form { weighted: graph.values().is_some(), ..Form::PLAIN };
     let mut problem = (op.prepare)(&Setting { graph, k, form, threads: job.threads })?;
-    let choice = profile.choose(op.id, &problem.point());
-    let place = op.place_of(choice.kernel).unwrap_or(0);
+    let (place, choice) = op.choose(profile, problem.as_ref());
     let sample = problem.sample()?;
     check(problem.as_mut(), &sample, (place, choice.kernel), choice.isa)?;
     let both = [Contestant::Kernel(place, choice.isa), Contestant::Plain(choice.isa)];
