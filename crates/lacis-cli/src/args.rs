@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use serde::Serialize;
 
-pub use crate::args_bench::{BenchVerb, Ops, Tune};
+pub use crate::args_bench::{BenchVerb, Contest, Tune};
 
 /// Graph neural networks, planned for the graph, the sizes and the machine they meet.
 #[derive(Parser)]

@@ -52,19 +52,19 @@ pub enum BenchVerb {
         #[arg(long, value_name = "OP,…", value_delimiter = ',', default_value = "spmm")]
         op: Vec<String>,
         #[command(flatten)]
-        args: Ops,
+        args: Contest,
     },
     /// The same as `ops --op spmm`
     #[command(after_help = OPS_HELP)]
     Spmm {
         #[command(flatten)]
-        args: Ops,
+        args: Contest,
     },
 }
 
 /// What to time, and beside whom.
 #[derive(Args, Clone, Serialize)]
-pub struct Ops {
+pub struct Contest {
     /// A path, a built-in set or a generator
     #[arg(long, value_name = "DATA", default_value = "cora-like")]
     pub graph: String,

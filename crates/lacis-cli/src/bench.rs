@@ -13,7 +13,7 @@ use lacis::{Csr, DType, Error};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::args::{BenchVerb, Global, Ops, Source};
+use crate::args::{BenchVerb, Contest, Global, Source};
 use crate::data::Desk;
 use crate::machine::{self, Machine};
 use crate::out::{Failure, Out, Outcome, grouped};
@@ -59,7 +59,7 @@ pub fn run(verb: &BenchVerb, global: &Global, out: &Out, stop: &Stop) -> Outcome
     Ok(())
 }
 
-fn form(args: &Ops, graph: &Csr) -> lacis::Result<Form> {
+fn form(args: &Contest, graph: &Csr) -> lacis::Result<Form> {
     let reduce = match args.reduce.as_str() {
         "mean" => Reduce::Mean,
         "max" => Reduce::Max,
@@ -108,7 +108,7 @@ struct Bench<'a> {
     stop: &'a Stop,
     graph: Csr,
     form: Form,
-    args: &'a Ops,
+    args: &'a Contest,
     /// What the graph calls itself, and what the user called it.
     title: (&'a str, &'a str),
     peers: Peers,
@@ -202,7 +202,7 @@ impl Bench<'_> {
     fn theirs(&mut self, op: &Operation, k: usize, sample: &Sample) -> Result<Vec<Turn>, Failure> {
         let mut turns = Vec::new();
         for peer in 0..self.peers.len() {
-            let Ops { reduce, dtype, axis, .. } = self.args;
+            let Contest { reduce, dtype, axis, .. } = self.args;
             let weighted = self.form.weighted;
             let task =
                 Task { op: op.id, k, reduce, weighted, dtype, axis: *axis, rows: &sample.rows };

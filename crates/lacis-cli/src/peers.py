@@ -88,7 +88,7 @@ class Torch:
     def index(self, array):
         return self.torch.from_numpy(array.astype(np.int64))
 
-    def csr(self, graph, task, width=np.int32):
+    def csr(self, graph, task, width="int32"):
         """A CSR tensor; MKL reads four-byte indices."""
         values = graph.values(task)
         values = np.ones(graph.nnz, np.float32) if values is None else values
@@ -105,7 +105,7 @@ def torch_spmm(graph, task):
     if reduce == "sum":
         a = t.csr(graph, task)
         return "torch.sparse CSR @ dense", lambda: a @ x
-    a = t.csr(graph, task, np.int64)
+    a = t.csr(graph, task, "int64")
     return f"torch.sparse.mm({reduce})", lambda: t.torch.sparse.mm(a, x, reduce)
 
 

@@ -24,7 +24,7 @@ use lacis::{Csr, Dense, Error, Result};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::args::Ops;
+use crate::args::Contest;
 use crate::out::Out;
 
 const DRIVER: &str = include_str!("peers.py");
@@ -62,7 +62,7 @@ pub struct Peers {
 
 impl Peers {
     /// Starts what was asked for. What is missing is said, and the rest goes on.
-    pub fn start(args: &Ops, graph: &Csr, threads: usize, out: &Out) -> Result<Self> {
+    pub fn start(args: &Contest, graph: &Csr, threads: usize, out: &Out) -> Result<Self> {
         let mut peers = Peers {
             engines: Vec::new(),
             processes: Vec::new(),
