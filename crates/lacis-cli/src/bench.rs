@@ -7,7 +7,9 @@ use lacis::kernels::Isa;
 use lacis::kernels::profile::{Point, Profile, tables_version};
 use lacis::machine::this_machine;
 use lacis::ops::measure::{Contestant, Timing, alternate, check, repeats};
-use lacis::ops::{Form, OPERATIONS, Operation, Problem, Sample, Setting, find, instruction_sets};
+use lacis::ops::{
+    Form, OPERATIONS, Operation, Problem, Sample, Setting, Volume, find, instruction_sets,
+};
 use lacis::reference::Reduce;
 use lacis::{Csr, DType, Error};
 use serde::Serialize;
@@ -103,6 +105,27 @@ struct Line<'a> {
     point: Point,
 }
 
+impl Line<'_> {
+    /// The same for people.
+    fn text(&self) -> String {
+        let Line { op, k, engine, ms, iqr_ms, gbps, gflops, kernel, .. } = self;
+        let share = |share: f64| format!("{:.0} %", share * 100.0);
+        let roof = self.roofline.map_or_else(String::new, share);
+        let isa = self.isa.unwrap_or_default();
+        let head = format!("{op:<14} {k:>5}  {engine:<12} {ms:>10.4} {iqr_ms:>8.4}");
+        let text = format!("{head} {gbps:>8.1} {gflops:>8.1} {roof:>6}  {kernel} {isa}");
+        text.trim_end().to_owned()
+    }
+}
+
+/// A problem that was timed.
+struct Case {
+    op: &'static Operation,
+    point: Point,
+    volume: Volume,
+    roof: Option<f64>,
+}
+
 struct Bench<'a> {
     desk: &'a Desk<'a>,
     stop: &'a Stop,
@@ -161,10 +184,11 @@ impl Bench<'_> {
             // A peer hears Ctrl-C too, and may be gone before us.
             seconds.map_err(|error| if self.stop.came() { Error::Interrupted } else { error })
         })?;
-        let roof_s = turns.iter().zip(&timings).find(|(turn, _)| turn.engine == "roof");
-        let roof_s = roof_s.map(|(_, timing)| timing.seconds);
+        let roof = turns.iter().zip(&timings).find(|(turn, _)| turn.engine == "roof");
+        let roof = roof.map(|(_, timing)| timing.seconds);
+        let case = Case { op, point: problem.point(), volume: problem.volume(), roof };
         for (turn, timing) in turns.iter().zip(&timings).filter(|(turn, _)| turn.engine != "roof") {
-            self.report(op, problem.as_ref(), turn, timing, roof_s)?;
+            self.report(&case, turn, timing)?;
         }
         Ok(())
     }
@@ -234,16 +258,20 @@ impl Bench<'_> {
         }
     }
 
-    fn report(
-        &mut self,
-        op: &Operation,
-        problem: &dyn Problem,
-        turn: &Turn,
-        timing: &Timing,
-        roof: Option<f64>,
-    ) -> Outcome {
-        let (point, volume, s) = (problem.point(), problem.volume(), timing.seconds);
-        let line = Line {
+    fn report(&mut self, case: &Case, turn: &Turn, timing: &Timing) -> Outcome {
+        let line = self.line(case, turn, timing);
+        let out = self.desk.out;
+        out.event("op", &line)?;
+        out.line(line.text())?;
+        let mut value = serde_json::to_value(&line).unwrap_or(Value::Null);
+        value["event"] = "op".into();
+        self.lines.push(value);
+        Ok(())
+    }
+
+    fn line<'l>(&'l self, case: &Case, turn: &'l Turn, timing: &Timing) -> Line<'l> {
+        let (Case { op, point, volume, roof }, s) = (case, timing.seconds);
+        Line {
             op: op.id,
             graph: self.title.1,
             k: point.k,
@@ -265,27 +293,8 @@ impl Bench<'_> {
             threads: self.desk.threads.count(),
             nodes: self.graph.n_rows(),
             edges: self.graph.nnz(),
-            point,
-        };
-        let roof =
-            line.roofline.map_or_else(String::new, |share| format!("{:.0} %", share * 100.0));
-        let text = format!(
-            "{:<14} {:>5}  {:<12} {:>10.4} {:>8.4} {:>8.1} {:>8.1} {roof:>6}  {} {}",
-            line.op,
-            line.k,
-            line.engine,
-            line.ms,
-            line.iqr_ms,
-            line.gbps,
-            line.gflops,
-            line.kernel,
-            line.isa.unwrap_or_default()
-        );
-        self.desk.out.event("op", &line)?;
-        let mut value = serde_json::to_value(&line).unwrap_or(Value::Null);
-        value["event"] = "op".into();
-        self.lines.push(value);
-        self.desk.out.line(text.trim_end())
+            point: *point,
+        }
     }
 
     /// Results with the machine, the versions and everything that was asked for.

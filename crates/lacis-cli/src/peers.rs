@@ -5,9 +5,9 @@
 //!  {"do":"hello","threads":2,"folder":…}      →
 //!                                             ←    {"versions":{"python":…,"torch":…}}
 //!  {"do":"prepare","engine":"torch","op":…}   →
-//!                                             ←    {"kernel":…,"seconds":…,"rows":[[…]]}  or {"missing":…}
+//!                                             ←    {"kernel":…,"seconds":…,"rows":[[…]]}
 //!  {"do":"run","repeats":3}                   →
-//!                                             ←    {"seconds":…}
+//!                                             ←    {"seconds":…}          or {"error":…}
 //! ```
 //! The graph goes over as `.npy` files; dense operands are a function of their place that both
 //! sides know (`lacis::ops::numbers`).

@@ -1,6 +1,6 @@
 //! `lacis tune`: measure this machine, show what follows, the curve of a graph.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use lacis::data::Job;
@@ -202,7 +202,7 @@ fn widths(desk: &Desk<'_>, graph: &str, widths: &[usize], path: &Path) -> Outcom
     out.line(format_args!("\nbest width: {k}, {times:.2} times a plain loop"))
 }
 
-fn from_results(results: &Path, path: &PathBuf, out: &Out) -> Outcome {
+fn from_results(results: &Path, path: &Path, out: &Out) -> Outcome {
     let profile = lacis::tune::results::read(results)?;
     let samples: usize = profile.section().map_or(0, |s| s.ops.values().map(Vec::len).sum());
     if samples == 0 {

@@ -88,7 +88,7 @@ fn replay_body<M: Arith>(part: Part<'_>) -> [[f32; LANES]; 4] {
             let shortest = four.iter().map(|row| row.len()).min().unwrap_or(0);
             for v in 0..shortest {
                 for (sums, row) in sums.iter_mut().zip(&four) {
-                    sums.iter_mut().zip(&row[v]).for_each(|(sum, x)| *sum += x);
+                    sums.iter_mut().zip(&row[v]).for_each(|(sum, x)| join::<M>(sum, x));
                 }
             }
         }
@@ -105,17 +105,23 @@ fn vectors_of(x: Mat<'_>, j: usize, vectors: usize) -> &[[f32; LANES]] {
     x.data[start..end].as_chunks().0
 }
 
+/// As much arithmetic as a kernel has: one instruction for a vector.
+#[inline(always)]
+fn join<M: Arith>(sum: &mut f32, x: &f32) {
+    *sum = M::mul_add(1.0, *x, *sum);
+}
+
 /// Adds every vector to one of four sums, so that no addition waits for the one before.
 #[inline(always)]
-fn add(sums: &mut [[f32; LANES]; 4], data: &[f32]) {
+fn add<M: Arith>(sums: &mut [[f32; LANES]; 4], data: &[f32]) {
     let (fours, rest) = data.as_chunks::<{ 4 * LANES }>();
     for four in fours {
         for (sums, vector) in sums.iter_mut().zip(four.chunks_exact(LANES)) {
-            sums.iter_mut().zip(vector).for_each(|(sum, x)| *sum += x);
+            sums.iter_mut().zip(vector).for_each(|(sum, x)| join::<M>(sum, x));
         }
     }
     for (sums, vector) in sums.iter_mut().zip(rest.chunks_exact(LANES)) {
-        sums.iter_mut().zip(vector).for_each(|(sum, x)| *sum += x);
+        sums.iter_mut().zip(vector).for_each(|(sum, x)| join::<M>(sum, x));
     }
 }
 
@@ -150,7 +156,7 @@ per_isa!(fn summed<[], []>(data: &[f32]) -> [[f32; LANES]; 4] = read_body);
 #[inline(always)]
 fn read_body<M: Arith>(data: &[f32]) -> [[f32; LANES]; 4] {
     let mut sums = [[0.0; LANES]; 4];
-    add(&mut sums, data);
+    add::<M>(&mut sums, data);
     sums
 }
 

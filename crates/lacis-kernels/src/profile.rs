@@ -1,14 +1,14 @@
 //! [`Profile`]: what was measured on a machine, and what follows from it.
 //!
 //! ```text
-//!  a problem is a point:  class (number format, weights, reduce, axis), k, n, bytes of x, degree
-//!  near it:               the samples of the nearest class, weighted by 1 / distance² in logarithms
-//!  a kernel's cost:       the weighted mean of the logarithms of its nanoseconds per unit of effort
+//!  a problem is a point:  class (format, weights, reduce, axis), k, n, bytes of x, degree
+//!  near it:               samples of the nearest class, weighted by 1 / distance² in logarithms
+//!  a kernel's cost:       weighted mean of the logarithms of its nanoseconds per unit of effort
 //!  the choice:            the cheapest kernel; equal costs go to the first name
 //! ```
 //! A profile is plain data: no file, no clock, no environment. The same profile and point give the
-//! same choice, whatever the number of threads that will run it: decisions are made from the section
-//! that was measured with the most.
+//! same choice, whatever the number of threads that will run it: decisions are made from the
+//! section that was measured with the most.
 
 mod machine;
 mod near;

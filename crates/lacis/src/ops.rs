@@ -1,8 +1,8 @@
 //! Operations that can be measured: `lacis bench ops` and the tuner walk one table, [`OPERATIONS`].
 //!
 //! ```text
-//!  Operation ─ prepare(Setting) ─► Problem ─ run(kernel, isa) ─► checked against the reference on a
-//!   (a file each)                            plain(), roof()      sample of rows, then timed
+//!  Operation ─ prepare(Setting) ─► Problem ─ run(kernel, isa) ─► checked on a sample of rows,
+//!   (a file each)                            plain(), roof()      then timed
 //! ```
 //! To add one: a file with a type that implements [`Problem`], a line in [`OPERATIONS`], and its
 //! kernels in [`lacis_kernels::profile::TABLES`].

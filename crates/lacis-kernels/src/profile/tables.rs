@@ -1,4 +1,4 @@
-//! [`TABLES`]: every operation that has kernels to choose from, and the choice without measurements.
+//! [`TABLES`]: every operation with kernels to choose from, and the choice without measurements.
 
 use super::{Machine, Point};
 use crate::spmm;

@@ -11,7 +11,7 @@ pub(super) struct Case {
     pub k: usize,
 }
 
-/// Graphs by detail: in a core's cache, in the last one, in neither; sparse, dense, and without hubs.
+/// Graphs by detail: in a core's cache, in the last one, in neither; sparse, dense, without hubs.
 const GRAPHS: &[(Detail, &str)] = &[
     (Detail::Glimpse, "rmat:n=2k,e=16k,seed=1"),
     (Detail::Quick, "rmat:n=20k,e=160k,seed=2"),
