@@ -40,6 +40,11 @@ impl Rng {
         philox([i as u32, (i >> 32) as u32, j, self.purpose], self.key)
     }
 
+    /// The key, and the last word of every counter: for who computes many blocks at once.
+    pub fn key(&self) -> ([u32; 2], u32) {
+        (self.key, self.purpose)
+    }
+
     /// The numbers of item `i` one after another.
     pub fn stream(&self, i: u64) -> Stream {
         Stream { rng: *self, item: i, block: 0, left: 0, numbers: [0; 4] }

@@ -110,13 +110,20 @@ impl<'a> CsrView<'a> {
         self.values.map_or(1.0, |values| values[e])
     }
 
-    /// Row ranges of about `size` entries each, at least one row long.
+    /// Row ranges of about `size` entries each, at least one row long. A row of `size` entries or
+    /// more is a slice of its own.
     pub fn slices(&self, size: usize) -> Vec<Range<usize>> {
+        let size = size.max(1);
         let mut slices = Vec::new();
         let mut start = 0;
         for i in 0..self.n_rows() {
-            let entries = self.row_ptr.at(i + 1) - self.row_ptr.at(start);
-            if entries >= size.max(1) || i + 1 == self.n_rows() {
+            let row = self.row_ptr.at(i)..self.row_ptr.at(i + 1);
+            if row.len() >= size && start < i {
+                slices.push(start..i);
+                start = i;
+            }
+            let entries = row.end - self.row_ptr.at(start);
+            if entries >= size || i + 1 == self.n_rows() {
                 slices.push(start..i + 1);
                 start = i + 1;
             }

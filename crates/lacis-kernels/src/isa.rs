@@ -97,10 +97,10 @@ impl Arith for Split {
 /// `fn body<M: Arith, G, …, const V: usize, …>(arg: Type)`; either list may be empty, and a result
 /// type may follow the argument.
 macro_rules! per_isa {
-    (fn $name:ident<[$($G:ident: $bound:path),*], [$($V:ident),*]>
+    ($vis:vis fn $name:ident<[$($G:ident: $bound:path),*], [$($V:ident),*]>
         ($arg:ident: $type:ty) $(-> $result:ty)? = $body:ident) => {
         #[allow(unsafe_code)]
-        fn $name<$($G: $bound,)* $(const $V: usize,)*>(isa: $crate::isa::Isa, $arg: $type)
+        $vis fn $name<$($G: $bound,)* $(const $V: usize,)*>(isa: $crate::isa::Isa, $arg: $type)
             $(-> $result)? {
             use $crate::isa::{Fused, Level, Split};
             #[cfg(target_arch = "x86_64")]

@@ -38,6 +38,13 @@ impl<'a, T: Stored> Mat<'a, T> {
     pub fn row(&self, i: usize) -> &'a [T] {
         &self.data[i * self.stride..][..self.n_cols]
     }
+
+    /// Some consecutive rows.
+    pub fn rows(&self, rows: std::ops::Range<usize>) -> Mat<'a, T> {
+        // The last row need not be padded; without rows there may be no data.
+        let start = if rows.is_empty() { 0 } else { rows.start * self.stride };
+        Mat { data: &self.data[start..], n_rows: rows.len(), ..*self }
+    }
 }
 
 impl<'a, T: Stored> From<&'a Dense<T>> for Mat<'a, T> {
@@ -100,6 +107,19 @@ impl<'a, T: Stored> MatMut<'a, T> {
             (data, start) = (rest, end);
         }
         parts
+    }
+
+    /// The rows cut into blocks of so many columns, which different threads may write: for each
+    /// block its part of every row.
+    pub(crate) fn split_columns(self, width: usize) -> Vec<Vec<&'a mut [T]>> {
+        let MatMut { data, n_rows, n_cols, stride } = self;
+        let n_blocks = n_cols.div_ceil(width);
+        let mut blocks: Vec<Vec<_>> = (0..n_blocks).map(|_| Vec::with_capacity(n_rows)).collect();
+        for row in data.chunks_mut(stride.max(1)).take(n_rows) {
+            let parts = row[..n_cols].chunks_mut(width);
+            blocks.iter_mut().zip(parts).for_each(|(block, part)| block.push(part));
+        }
+        blocks
     }
 
     /// Row `i` for writing.

@@ -12,7 +12,7 @@ pub enum Activation {
     Identity,
     /// `max(x, 0)`; derivative 0 at 0.
     Relu,
-    /// `x` above 0, `slope · x` elsewhere; derivative `slope` at 0.
+    /// `x` above 0, `slope · x` elsewhere; derivative `slope` at 0 and at NaN.
     LeakyRelu(f64),
     /// `x` above 0, `α · (eˣ − 1)` elsewhere; derivative `α` at 0.
     Elu(f64),
@@ -42,9 +42,10 @@ impl Activation {
         match self {
             Activation::Identity => 1.0,
             Activation::Relu if x <= 0.0 => 0.0,
-            Activation::LeakyRelu(slope) if x <= 0.0 => slope,
+            Activation::LeakyRelu(_) if x > 0.0 => 1.0,
+            Activation::LeakyRelu(slope) => slope,
             Activation::Elu(alpha) if x <= 0.0 => alpha * x.exp(),
-            Activation::Relu | Activation::LeakyRelu(_) | Activation::Elu(_) => 1.0,
+            Activation::Relu | Activation::Elu(_) => 1.0,
             Activation::Sigmoid => sigmoid(x) * sigmoid(-x),
             Activation::Tanh => 1.0 - x.tanh().powi(2),
         }
@@ -148,6 +149,8 @@ mod tests {
     fn slopes_at_the_kink_are_torchs() {
         assert_eq!(ALL.map(|f| f.derivative(0.0)), [1.0, 0.0, 0.2, 1.5, 0.25, 1.0]);
         assert_eq!(ALL.map(|f| f.derivative(-0.0)), [1.0, 0.0, 0.2, 1.5, 0.25, 1.0]);
+        assert_eq!(Activation::Relu.derivative(f64::NAN), 1.0);
+        assert_eq!(Activation::LeakyRelu(0.2).derivative(f64::NAN), 0.2);
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //! | `segment` | select, add, scatter, reduce and softmax by an index of rows or columns |
 //! | `gather` | gather and scatter with an index for every element |
 //! | `elementwise` | activations, dropout, bias, residual |
-//! | `norm` | batch and layer norm, softmax and log-softmax of rows |
+//! | `norm` | batch, layer and graph norm, softmax and log-softmax of rows |
 //! | `loss`, `optim` | cross-entropy, binary cross-entropy; Adam, AdamW, SGD |
 //!
 //! A `…_backward` takes the forward's inputs and the gradient of its output, and returns the
@@ -43,7 +43,7 @@ pub use elementwise::{
 pub use gather::{IndexMatrix, gather, scatter_elements, scatter_elements_backward};
 pub use loss::{Loss, binary_cross_entropy, cross_entropy};
 pub use norm::{
-    Moments, Norm, NormGrads, log_softmax, log_softmax_backward, softmax, softmax_backward,
+    Eps, Moments, Norm, NormGrads, log_softmax, log_softmax_backward, softmax, softmax_backward,
 };
 pub use optim::{Adam, AdamState, Decay, Sgd};
 pub use product::{

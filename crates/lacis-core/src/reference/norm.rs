@@ -4,6 +4,7 @@
 //! ```text
 //!   batch norm:  y_ic = γ_c · (x_ic − mean_c) / √(var_c + ε) + β_c      over the rows i
 //!   layer norm:  y_ic = γ_c · (x_ic − mean_i) / √(var_i + ε) + β_c      over the columns c
+//!   graph norm:  y_ic = γ_c · (x_ic − mean) / (√var + ε) + β_c          over both
 //! ```
 //! Variances are biased (`Σ (x − mean)² / n`), except in the running estimate.
 
@@ -22,6 +23,16 @@ pub struct Norm<'a> {
     pub beta: &'a [f64],
     /// `ε`: 1e-5 in torch.
     pub eps: f64,
+}
+
+/// Where ε stands in the norm of a whole graph; torch_geometric's `LayerNorm(mode="graph")` has it
+/// beside the root for one graph, and under it for a batch of graphs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eps {
+    /// `√var + ε`.
+    Beside,
+    /// `√(var + ε)`.
+    Under,
 }
 
 /// The gradients of a norm's inputs.
@@ -158,6 +169,50 @@ impl Norm<'_> {
         let g = Dense::from_fn(x.n_rows(), x.n_cols(), |i, c| self.gamma[c] * grad.at(i, c));
         let dx = self.normalised_backward(x, &g);
         Ok(self.grads(dx, &self.normalised(x), grad))
+    }
+
+    /// Norm of a graph: mean and variance of all elements. NaN for no rows.
+    ///
+    /// # Errors
+    /// When a size does not fit.
+    pub fn graph(&self, x: &Dense<f64>, eps: Eps) -> Result<Dense<f64>> {
+        self.check(x)?;
+        let (mean, divisor, _) = self.whole(x, eps);
+        Ok(Dense::from_fn(x.n_rows(), x.n_cols(), |i, c| {
+            self.gamma[c] * (x.at(i, c) - mean) / divisor + self.beta[c]
+        }))
+    }
+
+    /// The gradients of [`Norm::graph`]: with `s` the divisor, `r` its root and `g = γ·dy`,
+    /// `dx = (g − mean(g)) / s − (x − mean)·mean(g·(x − mean)) / (r·s²)`, means over all elements.
+    ///
+    /// # Errors
+    /// When a size does not fit.
+    pub fn graph_backward(&self, x: &Dense<f64>, eps: Eps, grad: &Dense<f64>) -> Result<NormGrads> {
+        self.check_gradient(x, grad)?;
+        let (mean, divisor, root) = self.whole(x, eps);
+        let (n_rows, n_cols) = (x.n_rows(), x.n_cols());
+        let n = (n_rows * n_cols) as f64;
+        let g = Dense::from_fn(n_rows, n_cols, |i, c| self.gamma[c] * grad.at(i, c));
+        let centred = Dense::from_fn(n_rows, n_cols, |i, c| x.at(i, c) - mean);
+        let products = zip("norm backward", &g, &centred, |g, x| g * x)?;
+        let mean_of = |x: &Dense<f64>| x.rows().flatten().sum::<f64>() / n;
+        // The root has no slope at 0; torch takes it for 0.
+        let slope = if root == 0.0 { 0.0 } else { mean_of(&products) / (root * divisor.powi(2)) };
+        let mean_g = mean_of(&g);
+        let dx = zip("norm backward", &g, &centred, |g, x| (g - mean_g) / divisor - x * slope)?;
+        let normalised = Dense::from_fn(n_rows, n_cols, |i, c| centred.at(i, c) / divisor);
+        Ok(self.grads(dx, &normalised, grad))
+    }
+
+    /// Mean, divisor and root of all elements.
+    fn whole(&self, x: &Dense<f64>, eps: Eps) -> (f64, f64, f64) {
+        let all: Vec<f64> = x.rows().flatten().copied().collect();
+        let (mean, var) = mean_and_variance(&all);
+        match eps {
+            Eps::Beside => (mean, var.sqrt() + self.eps, var.sqrt()),
+            Eps::Under => (mean, (var + self.eps).sqrt(), (var + self.eps).sqrt()),
+        }
     }
 
     /// `x̂ = (x − mean) / √(var + ε)` of each row.
@@ -299,10 +354,31 @@ mod tests {
     }
 
     #[test]
+    fn graph_norm_by_hand() {
+        let x = dense(&[[1.0, 3.0], [1.0, 3.0]]);
+        let norm = Norm { eps: 3.0, ..norm(&[4.0, 8.0], &[10.0, 20.0]) };
+        // Mean 2, variance 1: √1 + 3 beside the root, √(1 + 3) under it.
+        let y = norm.graph(&x, Eps::Beside).unwrap();
+        assert_eq!(y, dense(&[[9.0, 22.0], [9.0, 22.0]]));
+        let y = norm.graph(&x, Eps::Under).unwrap();
+        assert_eq!(y, dense(&[[8.0, 24.0], [8.0, 24.0]]));
+        let grads = norm.graph_backward(&Dense::zeros(2, 2), Eps::Beside, &x).unwrap();
+        assert!(grads.x.rows().flatten().all(|g| g.is_finite()));
+    }
+
+    #[test]
     fn gradients_of_norms_are_slopes() {
         type Forward = fn(&Norm, &Dense<f64>) -> Result<Dense<f64>>;
         type Backward = fn(&Norm, &Dense<f64>, &Dense<f64>) -> Result<NormGrads>;
-        let forms: [(Forward, Backward); 3] = [
+        let forms: [(Forward, Backward); 5] = [
+            (
+                |norm, x| norm.graph(x, Eps::Beside),
+                |norm, x, dy| norm.graph_backward(x, Eps::Beside, dy),
+            ),
+            (
+                |norm, x| norm.graph(x, Eps::Under),
+                |norm, x, dy| norm.graph_backward(x, Eps::Under, dy),
+            ),
             (|norm, x| norm.batch(x), |norm, x, dy| norm.batch_backward(x, dy)),
             (|norm, x| norm.layer(x), |norm, x, dy| norm.layer_backward(x, dy)),
             (

@@ -23,7 +23,8 @@ pub enum Ties {
     /// The first of them everything, as `torch.sparse.mm` and torch_sparse do.
     FirstArgument,
     /// An equal part each, and where the result is 0 one more part is lost to the zero that the
-    /// output began as: `scatter_reduce(include_self=False)` of torch onto zeros counts it.
+    /// output began as: `scatter_reduce(include_self=False)` of torch onto zeros counts it, and so
+    /// does torch_geometric's `scatter`.
     SplitWithInitialZero,
 }
 
@@ -59,7 +60,8 @@ impl Reduce {
         Some(best)
     }
 
-    /// `∂ reduce(m) / ∂ m` for each number.
+    /// `∂ reduce(m) / ∂ m` for each number. Of a product it is that of the others, also where one
+    /// is infinite or NaN; torch divides the whole by it there, which gives NaN.
     pub fn derivative(self, items: &[f64], ties: Ties) -> Vec<f64> {
         let others = |at: usize| items[..at].iter().chain(&items[at + 1..]).product();
         match self {

@@ -1,0 +1,109 @@
+//! What becomes of a finished sum on its way to memory: no second pass over the result.
+
+use lacis_core::reference::Activation;
+
+use crate::isa::{Arith, per_isa};
+use crate::math;
+use crate::real::{Real, Stored};
+
+/// Floats of a vector, whatever the instruction set makes of it.
+pub(crate) const LANES: usize = 16;
+
+/// Whether a product replaces what is there or is added to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Accum {
+    /// `y = …`.
+    #[default]
+    Replace,
+    /// `y = y + …`.
+    Add,
+}
+
+/// `y = f(sum + y + b)`, the last two where asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Epilogue<'a, F> {
+    /// Whether `y` is added to.
+    pub accum: Accum,
+    /// `b`, one number per column.
+    pub bias: Option<&'a [F]>,
+    /// `f`.
+    pub activation: Activation,
+}
+
+impl<F> Default for Epilogue<'_, F> {
+    fn default() -> Self {
+        Epilogue { accum: Accum::Replace, bias: None, activation: Activation::Identity }
+    }
+}
+
+impl<F: Real> Epilogue<'_, F> {
+    /// Whether the sum is all.
+    pub fn is_plain(&self) -> bool {
+        self.accum == Accum::Replace
+            && self.bias.is_none()
+            && self.activation == Activation::Identity
+    }
+
+    /// Turns sums for the columns from `col` on into what `y` is to hold.
+    #[inline(always)]
+    pub(crate) fn apply<M: Arith, O: Stored<Sum = F>>(&self, sums: &mut [F], y: &[O], col: usize) {
+        if self.accum == Accum::Add {
+            sums.iter_mut().zip(y).for_each(|(sum, y)| *sum += y.wide());
+        }
+        if let Some(bias) = self.bias {
+            sums.iter_mut().zip(&bias[col..]).for_each(|(sum, b)| *sum += *b);
+        }
+        activate::<M, F>(self.activation, sums);
+    }
+}
+
+/// Sums on their way to a piece of a row of `y`, which begins at column `col`.
+pub(crate) struct Ending<'a, O: Stored> {
+    pub epilogue: Epilogue<'a, O::Sum>,
+    pub sums: &'a mut [O::Sum],
+    pub y: &'a [O],
+    pub col: usize,
+}
+
+per_isa!(pub(crate) fn end<[O: Stored], []>(ending: Ending<'_, O>) = end_body);
+
+#[inline(always)]
+fn end_body<M: Arith, O: Stored>(ending: Ending<'_, O>) {
+    ending.epilogue.apply::<M, O>(ending.sums, ending.y, ending.col);
+}
+
+/// Writes as many sums as `y` has room for, whole vectors where it can.
+#[inline(always)]
+pub(crate) fn write<O: Stored, const V: usize>(sums: &[[O::Sum; LANES]; V], y: &mut [O]) {
+    let (whole, rest) = y.as_chunks_mut::<LANES>();
+    for (y, sums) in whole.iter_mut().zip(sums) {
+        *y = sums.map(O::narrow);
+    }
+    if !rest.is_empty() {
+        rest.iter_mut().zip(&sums[whole.len()]).for_each(|(y, sum)| *y = O::narrow(*sum));
+    }
+}
+
+/// The function of every number; NaN stays NaN.
+#[inline(always)]
+fn activate<M: Arith, F: Real>(activation: Activation, numbers: &mut [F]) {
+    #[inline(always)]
+    fn each<F: Real>(numbers: &mut [F], f: impl Fn(F) -> F) {
+        numbers.iter_mut().for_each(|x| *x = f(*x));
+    }
+    match activation {
+        Activation::Identity => {}
+        Activation::Relu => each(numbers, |x| if x <= F::ZERO { F::ZERO } else { x }),
+        Activation::LeakyRelu(slope) => {
+            let slope = F::of(slope);
+            each(numbers, |x| if x <= F::ZERO { slope * x } else { x });
+        }
+        Activation::Elu(alpha) => {
+            let alpha = F::of(alpha);
+            let below = |x: F| alpha * (math::exp::<M, F>(x) - F::ONE);
+            each(numbers, |x| if x <= F::ZERO { below(x) } else { x });
+        }
+        Activation::Sigmoid => each(numbers, math::sigmoid::<M, F>),
+        Activation::Tanh => each(numbers, math::tanh::<M, F>),
+    }
+}

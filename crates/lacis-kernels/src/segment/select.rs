@@ -1,0 +1,174 @@
+//! Select: `y_i = x_index(i)`, rows or columns; the backward of a sum by segment.
+//!
+//! # Parallelism
+//! A thread writes whole rows of `y`.
+
+use lacis_core::error::same_size;
+use lacis_core::reference::Axis;
+use lacis_core::threads::ranges;
+use lacis_core::{Result, Threads};
+
+use super::index::Index;
+use crate::isa::{Arith, Isa, per_isa};
+use crate::matrix::{Mat, MatMut};
+use crate::mem::prefetch;
+use crate::real::{Real, Stored};
+
+/// Elements that one item of work writes.
+const ITEM_ELEMENTS: usize = 1 << 17;
+/// How many rows ahead are asked for, and of single numbers.
+const AHEAD: [usize; 2] = [12, 48];
+/// Rows of more bytes than this are left to the system's copy, which asks for itself.
+const LONG_BYTES: usize = 2048;
+const LINE_BYTES: usize = 64;
+const LANES: usize = 16;
+
+/// A selection to make, its sizes checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Args<'a, T: Stored = f32> {
+    x: Mat<'a, T>,
+    index: &'a [u32],
+    axis: Axis,
+    scale: Option<&'a [T::Sum]>,
+}
+
+impl<'a, T: Stored> Args<'a, T> {
+    /// `y_i = x_index(i)`.
+    ///
+    /// # Errors
+    /// When `x` has not as many rows, or columns, as the index may name.
+    pub fn new(x: impl Into<Mat<'a, T>>, index: &'a Index<'_>, axis: Axis) -> Result<Self> {
+        let x = x.into();
+        let length = if axis == Axis::Rows { x.n_rows } else { x.n_cols };
+        same_size("index_select", "length of x", index.bound(), length)?;
+        Ok(Args { x, index: index.as_slice(), axis, scale: None })
+    }
+
+    /// The same for positions that are known to lie in `x`.
+    pub(super) fn trusted(x: Mat<'a, T>, index: &'a [u32], axis: Axis) -> Self {
+        Args { x, index, axis, scale: None }
+    }
+
+    /// `y_i = f_index(i) · x_index(i)`.
+    ///
+    /// # Errors
+    /// When there is not one factor for each row, or column, of `x`.
+    pub fn scaled(mut self, factors: &'a [T::Sum]) -> Result<Self> {
+        let length = if self.axis == Axis::Rows { self.x.n_rows } else { self.x.n_cols };
+        same_size("index_select", "number of factors", length, factors.len())?;
+        self.scale = Some(factors);
+        Ok(self)
+    }
+
+    /// Writes the selection to `y`.
+    ///
+    /// # Errors
+    /// When `y` has another shape than the selection.
+    pub fn run<'y>(&self, isa: Isa, y: impl Into<MatMut<'y, T>>, threads: &Threads) -> Result<()> {
+        let y = y.into();
+        let (n_rows, n_cols) = match self.axis {
+            Axis::Rows => (self.index.len(), self.x.n_cols),
+            Axis::Cols => (self.x.n_rows, self.index.len()),
+        };
+        same_size("index_select", "rows of y", n_rows, y.n_rows)?;
+        same_size("index_select", "columns of y", n_cols, y.n_cols)?;
+        if n_rows == 0 || n_cols == 0 {
+            return Ok(());
+        }
+        if self.axis == Axis::Cols && n_rows == 1 {
+            return self.single_row(isa, y, threads);
+        }
+        let items = ranges(n_rows, (ITEM_ELEMENTS / n_cols).max(1));
+        let ends: Vec<usize> = items.iter().map(|rows| rows.end).collect();
+        let items = items.into_iter().zip(y.split(&ends)).collect();
+        threads.for_each(items, |(rows, y)| {
+            let first = rows.start;
+            match self.axis {
+                Axis::Rows => {
+                    let args = Args { index: &self.index[rows], ..*self };
+                    if y.n_cols == 1 { singles(isa, (args, y)) } else { by_rows(isa, (args, y)) }
+                }
+                Axis::Cols => by_columns(isa, (*self, first, y)),
+            }
+        });
+        Ok(())
+    }
+
+    /// One row is a column to whoever ignores the stride, and a column can be cut.
+    fn single_row(&self, isa: Isa, y: MatMut<'_, T>, threads: &Threads) -> Result<()> {
+        let MatMut { data, n_cols, .. } = y;
+        let y = MatMut { data: &mut data[..n_cols], n_rows: n_cols, n_cols: 1, stride: 1 };
+        let data = &self.x.data[..self.x.n_cols];
+        let x = Mat { data, n_rows: data.len(), n_cols: 1, stride: 1 };
+        Args { x, axis: Axis::Rows, ..*self }.run(isa, y, threads)
+    }
+}
+
+per_isa!(fn by_rows<[T: Stored], []>(job: (Args<'_, T>, MatMut<'_, T>)) = by_rows_body);
+per_isa!(fn singles<[T: Stored], []>(job: (Args<'_, T>, MatMut<'_, T>)) = singles_body);
+per_isa!(fn by_columns<[T: Stored], []>(job: (Args<'_, T>, usize, MatMut<'_, T>)) = columns_body);
+
+#[inline(always)]
+fn by_rows_body<M: Arith, T: Stored>((args, mut y): (Args<'_, T>, MatMut<'_, T>)) {
+    let Args { x, index, scale, .. } = args;
+    let lines = (x.n_cols * size_of::<T>()).div_ceil(LINE_BYTES);
+    let long = x.n_cols * size_of::<T>() > LONG_BYTES;
+    for (i, &at) in index.iter().enumerate() {
+        let (row, y) = (x.row(at as usize), y.row_mut(i));
+        if let Some(scale) = scale {
+            let factor = scale[at as usize];
+            y.iter_mut().zip(row).for_each(|(y, x)| *y = T::narrow(x.wide() * factor));
+        } else if long {
+            y.copy_from_slice(row);
+        } else {
+            if let Some(&next) = index.get(i + AHEAD[0]) {
+                for line in 0..lines {
+                    let start = next as usize * x.stride;
+                    prefetch(x.data, start + line * LINE_BYTES / size_of::<T>());
+                }
+            }
+            copy_short(row, y);
+        }
+    }
+}
+
+/// A copy of few elements, without a call.
+#[inline(always)]
+fn copy_short<T: Stored>(row: &[T], y: &mut [T]) {
+    let (from, from_rest) = row.as_chunks::<LANES>();
+    let (to, to_rest) = y.as_chunks_mut::<LANES>();
+    to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+    to_rest.iter_mut().zip(from_rest).for_each(|(to, from)| *to = *from);
+}
+
+#[inline(always)]
+fn singles_body<M: Arith, T: Stored>((args, mut y): (Args<'_, T>, MatMut<'_, T>)) {
+    let Args { x, index, scale, .. } = args;
+    if y.stride == 1 && x.stride == 1 && scale.is_none() {
+        for (i, (y, &at)) in y.data.iter_mut().zip(index).enumerate() {
+            if let Some(&next) = index.get(i + AHEAD[1]) {
+                prefetch(x.data, next as usize);
+            }
+            *y = x.data[at as usize];
+        }
+        return;
+    }
+    for (i, &at) in index.iter().enumerate() {
+        let factor = scale.map_or(T::Sum::ONE, |scale| scale[at as usize]);
+        y.row_mut(i)[0] = T::narrow(x.row(at as usize)[0].wide() * factor);
+    }
+}
+
+#[inline(always)]
+fn columns_body<M: Arith, T: Stored>((args, first, mut y): (Args<'_, T>, usize, MatMut<'_, T>)) {
+    let Args { x, index, scale, .. } = args;
+    for i in 0..y.n_rows {
+        let (row, y) = (x.row(first + i), y.row_mut(i));
+        match scale {
+            None => y.iter_mut().zip(index).for_each(|(y, &at)| *y = row[at as usize]),
+            Some(scale) => y.iter_mut().zip(index).for_each(|(y, &at)| {
+                *y = T::narrow(row[at as usize].wide() * scale[at as usize]);
+            }),
+        }
+    }
+}
