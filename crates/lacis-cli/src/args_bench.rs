@@ -71,6 +71,9 @@ pub struct Contest {
     /// Widths: 16,41,64 lists, 16..1024 doubles
     #[arg(long, value_name = "WIDTHS", default_value = "16,32,64,128")]
     pub k: Widths,
+    /// Columns of the other factor of a dense product; 0 is as many as it has rows
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub n: usize,
     /// How a node's messages become one
     #[arg(long, value_name = "HOW", default_value = "sum")]
     #[arg(value_parser = ["sum", "mean", "max", "min", "mul"])]

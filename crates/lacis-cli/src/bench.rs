@@ -168,7 +168,8 @@ impl Bench<'_> {
     fn problem(&mut self, op: &'static Operation, k: usize, profile: &Profile) -> Outcome {
         let graph = self.graph.clone();
         let threads = self.desk.threads.clone();
-        let setting = Setting { graph: &graph, k, form: self.form, threads: &threads };
+        let setting =
+            Setting { graph: &graph, k, n: self.args.n, form: self.form, threads: &threads };
         let mut problem = (op.prepare)(&setting)?;
         let sample = problem.sample()?;
         let mut turns = self.ours(op, problem.as_mut(), &sample, profile)?;
@@ -226,10 +227,18 @@ impl Bench<'_> {
     fn theirs(&mut self, op: &Operation, k: usize, sample: &Sample) -> Result<Vec<Turn>, Failure> {
         let mut turns = Vec::new();
         for peer in 0..self.peers.len() {
-            let Contest { reduce, dtype, axis, .. } = self.args;
+            let Contest { n, reduce, dtype, axis, .. } = self.args;
             let weighted = self.form.weighted;
-            let task =
-                Task { op: op.id, k, reduce, weighted, dtype, axis: *axis, rows: &sample.rows };
+            let task = Task {
+                op: op.id,
+                k,
+                n: *n,
+                reduce,
+                weighted,
+                dtype,
+                axis: *axis,
+                rows: &sample.rows,
+            };
             let engine = self.peers.name(peer).to_owned();
             match self.peers.prepare(peer, &task) {
                 Err(why) => self.desk.out.note(format_args!("{engine} is left out: {why}")),
@@ -301,7 +310,7 @@ impl Bench<'_> {
     fn record(&self, staged: Staged, path: &Path, global: &Global) -> Outcome {
         let record = json!({
             "schema": 1, "version": env!("CARGO_PKG_VERSION"), "command": "bench ops",
-            "machine": Machine::look(global.threads)?, "cpu": this_machine(),
+            "machine": Machine::look(global)?, "cpu": this_machine(),
             "tables": tables_version(), "peers": self.peers.versions(), "args": self.args,
             "lines": self.lines,
         });

@@ -3,8 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use lacis::machine::this_machine;
+use lacis::tune::file::{Found, load};
 use lacis::{Error, Result, Threads};
 use serde::Serialize;
+
+use crate::args::Global;
 
 /// A number of threads and who decided on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -93,22 +97,24 @@ pub struct Machine {
     pub memory_limit_bytes: Option<usize>,
     pub huge_pages: Option<String>,
     pub data_folder: Option<String>,
+    pub machine_profile: String,
 }
 
 impl Machine {
-    pub fn look(flag: Option<u16>) -> Result<Self> {
+    pub fn look(global: &Global) -> Result<Self> {
         Ok(Machine {
             version: env!("CARGO_PKG_VERSION"),
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
             cpu: field_of("/proc/cpuinfo", "model name"),
             instruction_sets: instruction_sets(),
             caches: caches(),
-            threads: choose_threads(flag)?,
+            threads: choose_threads(global.threads)?,
             memory_total_bytes: kilobytes("MemTotal"),
             memory_available_bytes: kilobytes("MemAvailable"),
             memory_limit_bytes: cgroup_memory_limit(),
             huge_pages: huge_pages(),
             data_folder: data_folder(),
+            machine_profile: profile_state(global.machine.as_deref()),
         })
     }
 }
@@ -191,6 +197,16 @@ pub fn profile_path(flag: Option<&Path>) -> Result<PathBuf> {
     let place = place.or_else(|| Some(Path::new(&cache_folder()?).join("lacis/machine.json")));
     let problem = "there is no cache folder; --machine FILE would be right";
     place.ok_or_else(|| Error::argument("machine profile", problem))
+}
+
+/// The profile's place, and whether it is of use.
+fn profile_state(flag: Option<&Path>) -> String {
+    let Ok(path) = profile_path(flag) else { return "no place for one".to_owned() };
+    match load(&path, &this_machine()) {
+        Found::Profile(_) => path.display().to_string(),
+        Found::Absent => format!("none yet; `lacis tune --quick` makes {}", path.display()),
+        Found::Unusable(why) => format!("not used: {why}"),
+    }
 }
 
 fn cache_folder() -> Option<String> {

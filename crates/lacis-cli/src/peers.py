@@ -151,12 +151,128 @@ def scipy_spmm(graph, task):
     return "scipy.sparse CSR @ dense", lambda: a @ x
 
 
+def torch_matmul(graph, task):
+    t, k = Torch(), task["k"]
+    n = task["n"] or k
+    x = t.dense("x", graph.n, k, task)
+    if task["axis"] == 1:
+        z = t.dense("w", graph.n, n, task)
+        return "torch x.T @ z", lambda: x.T @ z
+    w = t.dense("w", k, n, task)
+    if task["op"] == "matmul":
+        return "torch x @ w", lambda: x @ w
+    bias = t.torch.from_numpy(numbers("bias", n)).to(t.dtype(task))
+    return "torch.addmm", lambda: t.torch.addmm(bias, x, w)
+
+
+def torch_sddmm(graph, task):
+    t, k = Torch(), task["k"]
+    if graph.nnz * k * 4 > MOST_BYTES:
+        raise Missing("two rows for every edge would take more than 8 GiB")
+    u, v = t.dense("u", graph.n, k, task), t.dense("v", graph.m, k, task)
+    row, col = t.index(graph.rows()), t.index(graph.indices)
+    return "torch (u[row] * v[col]).sum(1)", lambda: (u.index_select(0, row) * v.index_select(0, col)).sum(1)
+
+
+def pyg_softmax(graph, task):
+    t, _ = Torch(), load("torch_geometric")
+    from torch_geometric.utils import softmax
+
+    scores, ptr = t.dense("scores", graph.nnz, task["k"], task), t.index(graph.indptr)
+    row = t.index(graph.rows())
+    return "torch_geometric.utils.softmax", lambda: softmax(scores, row, ptr, graph.n)
+
+
+def pyg_attention(graph, task):
+    """What GATConv computes between its linear layer and its bias."""
+    t, _ = Torch(), load("torch_geometric")
+    from torch_geometric.utils import scatter, softmax
+
+    k = task["k"]
+    if graph.nnz * k * 4 > MOST_BYTES:
+        raise Missing("a message for every edge would take more than 8 GiB")
+    heads = 8 if k % 8 == 0 else 1
+    x = t.dense("x", graph.m, k, task).view(-1, heads, k // heads)
+    target, source = (t.dense(name, heads, k // heads, task) for name in ("target", "source"))
+    row, col = t.index(graph.rows()), t.index(graph.indices)
+
+    def run():
+        alpha = (x * target).sum(-1).index_select(0, row) + (x * source).sum(-1).index_select(0, col)
+        alpha = softmax(t.torch.nn.functional.leaky_relu(alpha, 0.2), row, num_nodes=graph.n)
+        return scatter(x.index_select(0, col) * alpha[..., None], row, 0, graph.n, "sum").view(-1, k)
+
+    return "torch_geometric softmax and scatter, as GATConv", run
+
+
+def torch_select(graph, task):
+    t, axis = Torch(), task["axis"]
+    shape = (graph.m, task["k"]) if axis == 0 else (task["k"], graph.m)
+    x, col = t.dense("x", *shape, task), t.index(graph.indices)
+    return "torch.index_select", lambda: x.index_select(axis, col)
+
+
+def items(t, graph, task):
+    """The operand of a reduction by index, its index, and the shape of the result."""
+    axis, k = task["axis"], task["k"]
+    sorted_by = task["op"].startswith("segment")
+    index, n = (graph.rows(), graph.n) if sorted_by else (graph.indices, graph.m)
+    shape = (graph.nnz, k) if axis == 0 else (k, graph.nnz)
+    return t.dense("x", *shape, task), t.index(index), (n, k) if axis == 0 else (k, n)
+
+
+def torch_index_add(graph, task):
+    t = Torch()
+    x, index, shape = items(t, graph, task)
+    begin = t.dense("begin", *shape, task)
+    return "torch.index_add", lambda: begin.index_add(task["axis"], index, x)
+
+
+def torch_scatter(graph, task):
+    t = Torch()
+    x, index, shape = items(t, graph, task)
+    how = task["op"].split("_")[1]
+    if how in ("add", "sum"):
+        return "torch.index_add", lambda: x.new_zeros(shape).index_add_(task["axis"], index, x)
+    reduce = {"mean": "mean", "max": "amax", "min": "amin", "mul": "prod"}[how]
+    wide = index.view(-1, 1).expand_as(x) if task["axis"] == 0 else index.view(1, -1).expand_as(x)
+
+    def run():
+        out = x.new_ones(shape) if reduce == "prod" else x.new_zeros(shape)
+        return out.scatter_reduce_(task["axis"], wide, x, reduce, include_self=False)
+
+    return f"torch.scatter_reduce({reduce})", run
+
+
+def pyg_scatter(graph, task):
+    t, _ = Torch(), load("torch_geometric")
+    from torch_geometric import utils
+
+    x, index, shape = items(t, graph, task)
+    how = {"add": "sum"}.get(task["op"].split("_")[1], task["op"].split("_")[1])
+    if task["op"].startswith("segment") and task["axis"] == 0:
+        ptr = t.index(graph.indptr)
+        return "torch_geometric.utils.segment", lambda: utils.segment(x, ptr, how)
+    axis = task["axis"]
+    return "torch_geometric.utils.scatter", lambda: utils.scatter(x, index, axis, shape[axis], how)
+
+
+REDUCTIONS = [f"scatter_{how}" for how in ("add", "mean", "max", "min", "mul")]
+REDUCTIONS += [f"segment_{how}" for how in ("sum", "mean", "max", "min")]
 ENGINES = {
     ("spmm", "torch"): torch_spmm,
     ("spmm", "torch_sparse"): torch_sparse_spmm,
     ("spmm", "pyg"): pyg_spmm,
     ("spmm", "scipy"): scipy_spmm,
+    ("matmul", "torch"): torch_matmul,
+    ("addmm", "torch"): torch_matmul,
+    ("sddmm", "torch"): torch_sddmm,
+    ("edge_softmax", "pyg"): pyg_softmax,
+    ("attention", "pyg"): pyg_attention,
+    ("index_select", "torch"): torch_select,
+    ("index_add", "torch"): torch_index_add,
 }
+ENGINES.update({(op, "torch"): torch_scatter for op in REDUCTIONS})
+ENGINES.update({(op, "pyg"): pyg_scatter for op in REDUCTIONS})
 
 
 def shown(result, rows):

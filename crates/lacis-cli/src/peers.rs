@@ -36,6 +36,7 @@ const SETTLE: Duration = Duration::from_millis(3);
 pub struct Task<'a> {
     pub op: &'a str,
     pub k: usize,
+    pub n: usize,
     pub reduce: &'a str,
     pub weighted: bool,
     pub dtype: &'a str,

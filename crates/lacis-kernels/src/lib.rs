@@ -6,12 +6,12 @@
 //! not depend on the number of threads.
 #![deny(unsafe_code)]
 
-mod finish;
 pub mod dropout;
-pub mod elementwise;
 pub mod edge;
 pub mod edge_softmax;
 pub mod edges;
+pub mod elementwise;
+mod finish;
 pub mod gemm;
 pub mod isa;
 mod lanes;
@@ -19,23 +19,23 @@ pub mod loss;
 pub mod math;
 mod matrix;
 mod mem;
-pub mod probe;
-pub mod profile;
 pub mod norm;
 pub mod optim;
+pub mod probe;
+pub mod profile;
 pub mod real;
-pub mod softmax;
 pub mod roof;
 mod rows;
 pub mod sddmm;
 pub mod segment;
+pub mod softmax;
 pub mod sparse_matmul;
 pub mod spgemm;
 pub mod spmm;
 mod strips;
 
-pub use finish::{Accum, Epilogue};
 pub use edges::EdgeOrder;
+pub use finish::{Accum, Epilogue};
 pub use isa::Isa;
 pub use matrix::{Mat, MatMut};
 pub use profile::Profile;

@@ -1,8 +1,7 @@
 //! What memory can do, and what a plain loop does: the marks that kernels are measured against.
 //!
-//! [`replay`] reads the rows that a sparse product reads, in the same order, and writes a result of
-//! the same size, but computes nothing: no kernel that gathers rows can be faster for long.
-//! [`plain`] is the loop that anyone would write, compiled for the same instruction sets.
+//! [`plain`] is the loop that anyone would write, compiled for the same instruction sets;
+//! [`read`], [`write`] and [`copy`] move an array in order. [`roof`](crate::roof) gathers rows.
 //!
 //! # Parallelism
 //! As in [`spmm`](crate::spmm): slices of about equal numbers of entries.
@@ -15,12 +14,9 @@ use lacis_core::{CsrView, Result, Threads, threads};
 
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
-use crate::mem::prefetch;
 use crate::spmm::SLICE_ENTRIES;
 
 const LANES: usize = 16;
-/// How many entries ahead rows are asked for.
-const AHEAD: usize = 16;
 /// Floats that one thread reads or writes at a time.
 const BLOCK: usize = 1 << 16;
 
@@ -30,16 +26,6 @@ struct Part<'a> {
     x: Mat<'a>,
     rows: Range<usize>,
     y: MatMut<'a>,
-}
-
-/// Reads the rows of `x` that the entries of `a` name, in their order, and writes all of `y`.
-///
-/// # Errors
-/// When the sizes are not those of a product.
-pub fn replay(isa: Isa, a: CsrView<'_>, x: Mat<'_>, y: MatMut<'_>, on: &Threads) -> Result<()> {
-    by_slices(a, x, y, on, |part| {
-        black_box(replayed(isa, part));
-    })
 }
 
 /// `y = a·x` in the loop that anyone would write.
@@ -65,44 +51,6 @@ fn by_slices(
     let parts = slices.into_iter().zip(y.split(&ends)).collect();
     on.for_each(parts, |(rows, y)| run(Part { a, x, rows, y }));
     Ok(())
-}
-
-per_isa!(fn replayed<[], []>(part: Part<'_>) -> [[f32; LANES]; 4] = replay_body);
-
-#[inline(always)]
-fn replay_body<M: Arith>(part: Part<'_>) -> [[f32; LANES]; 4] {
-    let Part { a, x, rows, mut y } = part;
-    let (first, vectors) = (rows.start, x.n_cols.div_ceil(LANES));
-    let mut sums = [[0.0; LANES]; 4];
-    for i in rows {
-        let entries = a.row(i);
-        // Four rows at a time; a last group that is not full reads its last row again.
-        for e in entries.clone().step_by(4) {
-            let named: [usize; 4] =
-                std::array::from_fn(|b| a.cols[(e + b).min(entries.end - 1)] as usize);
-            for ahead in a.cols.get(e + AHEAD..e + AHEAD + 4).unwrap_or_default() {
-                let start = *ahead as usize * x.stride;
-                (0..vectors).for_each(|v| prefetch(x.data, start + v * LANES));
-            }
-            let four = named.map(|j| vectors_of(x, j, vectors));
-            let shortest = four.iter().map(|row| row.len()).min().unwrap_or(0);
-            for v in 0..shortest {
-                for (sums, row) in sums.iter_mut().zip(&four) {
-                    sums.iter_mut().zip(&row[v]).for_each(|(sum, x)| join::<M>(sum, x));
-                }
-            }
-        }
-        y.row_mut(i - first).fill(sums[0][0]);
-    }
-    sums
-}
-
-/// A row as vectors; the last one may reach into the next row, as kernels read it.
-#[inline(always)]
-fn vectors_of(x: Mat<'_>, j: usize, vectors: usize) -> &[[f32; LANES]] {
-    let start = j * x.stride;
-    let end = (start + vectors * LANES).min(x.data.len());
-    x.data[start..end].as_chunks().0
 }
 
 /// As much arithmetic as a kernel has: one instruction for a vector.

@@ -28,16 +28,6 @@ fn the_plain_loop_is_right() {
 #[test]
 fn everything_is_written() {
     let threads = Threads::new(2).unwrap();
-    let a = cases::matrix(13, 11, 60, false);
-    let x: Dense = cases::dense(11, 19, 3);
-    cases::on_every_machine(|isa, threads| {
-        let mut y = Dense::<f32>::from_fn(13, 19, |_, _| f64::NAN);
-        probe::replay(isa, a.view(), (&x).into(), (&mut y).into(), threads).unwrap();
-        assert!(y.rows().flatten().all(|v| !v.is_nan()));
-        let mut short: Dense = Dense::zeros(12, 19);
-        assert!(probe::replay(isa, a.view(), (&x).into(), (&mut short).into(), threads).is_err());
-        cases::bits(&y)
-    });
     let (mut from, mut to) = (vec![0.0; 200_000], vec![0.0; 150_000]);
     probe::write(&mut from, &threads);
     probe::copy(&from, &mut to, &threads);

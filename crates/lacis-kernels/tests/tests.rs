@@ -2,14 +2,14 @@
 #![allow(clippy::unwrap_used)]
 
 mod cases; // what they are tried on
-mod probe; // what kernels are measured against
-mod profile; // choosing by what was measured
+mod edge; // softmax over edges, fused edge functions, the roof
 mod elementwise; // activations, dropout, bias and the like
+mod gemm; // dense products, one and many
 mod loss; // losses and optimizers
 mod norm; // norms and softmax of rows
-mod edge; // softmax over edges, fused edge functions, the roof
+mod probe; // what kernels are measured against
+mod profile; // choosing by what was measured
 mod sddmm; // one value per edge
 mod segment; // select, reduce, softmax, gather, scatter by index
-mod gemm; // dense products, one and many
 mod spgemm; // sparse times sparse, sparse features
 mod spmm; // sparse times dense

@@ -7,15 +7,21 @@
 //! To add one: a file with a type that implements [`Problem`], a line in [`OPERATIONS`], and its
 //! kernels in [`lacis_kernels::profile::TABLES`].
 
+mod edges;
+mod gemm;
 pub mod measure;
 pub mod numbers;
 mod sample;
+mod segments;
+mod select;
 mod spmm;
 
-use lacis_core::reference::Reduce;
+use std::any::Any;
+
+use lacis_core::reference::{Axis, Reduce};
 use lacis_core::{Csr, DType, Dense, Error, Result, Threads};
-use lacis_kernels::Isa;
 use lacis_kernels::profile::{Choice, Point, Profile, table};
+use lacis_kernels::{Isa, Stored};
 
 pub use sample::Sample;
 
@@ -29,6 +35,9 @@ pub struct Operation {
     pub unit: &'static str,
     /// The forms that the tuner measures, the most used first.
     pub forms: &'static [Form],
+    /// Columns of the other factor that the tuner tries: 0 is as many as it has rows. Empty where
+    /// there is no other factor.
+    pub outer: &'static [usize],
     /// Makes inputs and room for the result.
     pub prepare: Prepare,
 }
@@ -37,7 +46,36 @@ pub struct Operation {
 pub type Prepare = for<'a> fn(&Setting<'a>) -> Result<Box<dyn Problem + 'a>>;
 
 /// Every operation that can be measured.
-pub static OPERATIONS: &[Operation] = &[spmm::OPERATION];
+pub static OPERATIONS: &[Operation] = &[
+    spmm::OPERATION,
+    gemm::MATMUL,
+    gemm::ADDMM,
+    edges::SDDMM,
+    edges::EDGE_SOFTMAX,
+    select::OPERATION,
+    segments::INDEX_ADD,
+    segments::SCATTER_ADD,
+    segments::SCATTER_MEAN,
+    segments::SCATTER_MAX,
+    segments::SCATTER_MIN,
+    segments::SCATTER_MUL,
+    segments::SEGMENT_SUM,
+    segments::SEGMENT_MEAN,
+    segments::SEGMENT_MAX,
+    segments::SEGMENT_MIN,
+];
+
+/// A problem whose matrices are stored in what the form says.
+macro_rules! by_dtype {
+    ($setting:expr, $problem:ident $(, $more:expr)*) => {
+        match $setting.form.dtype {
+            DType::F32 => Ok(Box::new($problem::<f32>::new($setting $(, $more)*)?)),
+            DType::F64 => Ok(Box::new($problem::<f64>::new($setting $(, $more)*)?)),
+            DType::Bf16 => Ok(Box::new($problem::<lacis_core::bf16>::new($setting $(, $more)*)?)),
+        }
+    };
+}
+use by_dtype;
 
 /// What an operation is asked to do, whatever the graph and the width.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,6 +111,8 @@ pub struct Setting<'a> {
     pub graph: &'a Csr,
     /// Columns of the dense operand.
     pub k: usize,
+    /// Columns of the other factor of a dense product; 0 for as many as it has rows.
+    pub n: usize,
     /// What is computed.
     pub form: Form,
     /// Who computes it.
@@ -97,15 +137,14 @@ impl Setting<'_> {
         }
     }
 
-    /// That an operation computes in single precision only.
-    ///
-    /// # Errors
-    /// When the form asks for another.
-    pub fn single_precision(&self, op: &str) -> Result<()> {
-        if self.form.dtype == DType::F32 {
-            return Ok(());
-        }
-        Err(Error::argument(format!("dtype of {op}"), "only f32 is computed"))
+    /// Columns of the other factor of a dense product.
+    pub fn outer(&self) -> usize {
+        if self.n == 0 { self.k } else { self.n }
+    }
+
+    /// Along what the form works.
+    pub fn axis(&self) -> Axis {
+        if self.form.axis == 0 { Axis::Rows } else { Axis::Cols }
     }
 }
 
@@ -182,6 +221,16 @@ impl Operation {
         choice.kernel = names[place];
         (place, choice)
     }
+}
+
+/// Single-precision matrices as what they are; `None` for others. The loops that kernels are
+/// measured against know no others.
+fn single<'d, T: Stored>(
+    x: &'d Dense<T>,
+    y: &'d mut Dense<T>,
+) -> Option<(&'d Dense, &'d mut Dense)> {
+    let x = (x as &dyn Any).downcast_ref()?;
+    Some((x, (y as &mut dyn Any).downcast_mut()?))
 }
 
 /// The operation of this name.

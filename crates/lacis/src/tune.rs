@@ -106,7 +106,8 @@ pub fn tune(effort: &Effort, job: &Job<'_>) -> Result<Profile> {
 
 /// One case; `None` where the operation does not have this form.
 fn measured(case: &Case, graph: &Csr, share: f64, job: &Job<'_>) -> Result<Option<Sample>> {
-    let setting = Setting { graph, k: case.k, form: case.form, threads: job.threads };
+    let Case { k, n, form, .. } = *case;
+    let setting = Setting { graph, k, n, form, threads: job.threads };
     let Ok(mut problem) = (case.op.prepare)(&setting) else { return Ok(None) };
     let point = problem.point();
     if point.units == 0 {

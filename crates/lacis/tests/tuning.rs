@@ -61,7 +61,7 @@ fn every_operation_gives_what_the_reference_gives() {
     for op in OPERATIONS {
         for form in op.forms {
             for k in [1, 16, 41] {
-                let setting = Setting { graph: &graph, k, form: *form, threads: &threads };
+                let setting = Setting { graph: &graph, k, n: 0, form: *form, threads: &threads };
                 let mut problem = (op.prepare)(&setting).unwrap();
                 let sample = problem.sample().unwrap();
                 assert!(!sample.rows.is_empty(), "{}", op.id);
@@ -92,12 +92,12 @@ fn weights_are_as_asked() {
     let graph = karate(&threads);
     let matrix = |weighted| {
         let form = Form { weighted, ..Form::PLAIN };
-        Setting { graph: &graph, k: 1, form, threads: &threads }.matrix().unwrap()
+        Setting { graph: &graph, k: 1, n: 0, form, threads: &threads }.matrix().unwrap()
     };
     assert!(matrix(true).values().is_some_and(|v| v.iter().any(|v| *v != 1.0)));
     assert!(matrix(false).values().is_none());
     let ones = graph.clone().with_values(Some(vec![1.0; graph.nnz()].into())).unwrap();
-    let setting = Setting { graph: &ones, k: 1, form: Form::PLAIN, threads: &threads };
+    let setting = Setting { graph: &ones, k: 1, n: 0, form: Form::PLAIN, threads: &threads };
     assert!(setting.matrix().unwrap().values().is_none());
 }
 

@@ -1,7 +1,7 @@
 //! [`TABLES`]: every operation with kernels to choose from, and the choice without measurements.
 
 use super::{Machine, Point};
-use crate::spmm;
+use crate::{gemm, segment, spmm};
 
 /// An operation's kernels.
 pub struct Table {
@@ -14,11 +14,75 @@ pub struct Table {
 }
 
 /// Every operation with kernels to choose from.
-pub static TABLES: &[Table] = &[Table {
-    op: "spmm",
-    kernels: || spmm::KERNELS.iter().map(|kernel| kernel.name).collect(),
-    default: |point, machine| spmm::KERNELS[widest_tile(point, machine, 4) - 1].name,
-}];
+pub static TABLES: &[Table] = &[
+    Table {
+        op: "spmm",
+        kernels: || spmm::KERNELS.iter().map(|kernel| kernel.name).collect(),
+        default: |point, machine| {
+            let name = gathering(point, machine);
+            named(spmm::KERNELS.iter().map(|kernel| kernel.name), name)
+        },
+    },
+    dense("matmul"),
+    dense("addmm"),
+    only("sddmm", || vec!["sddmm.csr.entries"], |_, _| "sddmm.csr.entries"),
+    only("edge_softmax", || vec!["edge_softmax.csr.rows"], |_, _| "edge_softmax.csr.rows"),
+    only("index_select", || vec!["index_select.rows"], |_, _| "index_select.rows"),
+    by_index("index_add"),
+    by_index("scatter_add"),
+    by_index("scatter_mean"),
+    by_index("scatter_max"),
+    by_index("scatter_min"),
+    by_index("scatter_mul"),
+    by_index("segment_sum"),
+    by_index("segment_mean"),
+    by_index("segment_max"),
+    by_index("segment_min"),
+];
+
+/// Dense products.
+const fn dense(op: &'static str) -> Table {
+    Table {
+        op,
+        kernels: || gemm::KERNELS.iter().map(|kernel| kernel.name).collect(),
+        default: |point, _| {
+            // Transposed forms and long sums go by blocks.
+            let name = if point.axis == 1 || point.k > 1024 { "blocks.v4" } else { "rows.v4" };
+            named(gemm::KERNELS.iter().map(|kernel| kernel.name), name)
+        },
+    }
+}
+
+/// Reductions by index.
+const fn by_index(op: &'static str) -> Table {
+    Table {
+        op,
+        kernels: || segment::reduce::KERNELS.iter().map(|kernel| kernel.name).collect(),
+        default: |point, _| {
+            let name = match point.k {
+                0..=1 => "groups.scalar",
+                2..=32 => "groups.v1",
+                _ => "groups.v4",
+            };
+            named(segment::reduce::KERNELS.iter().map(|kernel| kernel.name), name)
+        },
+    }
+}
+
+/// An operation that is computed in one way.
+const fn only(
+    op: &'static str,
+    kernels: fn() -> Vec<&'static str>,
+    default: fn(&Point, &Machine) -> &'static str,
+) -> Table {
+    Table { op, kernels, default }
+}
+
+/// The first that ends so, or the first.
+fn named(names: impl Iterator<Item = &'static str> + Clone, end: &str) -> &'static str {
+    let mut ending = names.clone().filter(|name| name.ends_with(end));
+    ending.next().or(names.clone().next()).unwrap_or_default()
+}
 
 /// The table of an operation.
 pub fn table(op: &str) -> Option<&'static Table> {
@@ -36,13 +100,14 @@ fn fnv(hash: u64, byte: u8) -> u64 {
     (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
 }
 
-/// How many vectors of 16 a tile should have, up to `most`: each pass over a row's entries costs
-/// the vectors it reads and one more, or three where rows come from far away.
-fn widest_tile(point: &Point, machine: &Machine, most: usize) -> usize {
-    let vectors = point.k.div_ceil(16);
-    let pass = if point.bytes > machine.near_bytes() { 3 } else { 1 };
-    let cost = |tile: &usize| vectors.div_ceil(*tile) * (tile + pass);
-    (1..=most).min_by_key(cost).unwrap_or(1)
+/// How to gather rows: asked for far ahead where no cache holds them, in narrow tiles where they
+/// are short; not at all where a core's own cache has them.
+fn gathering(point: &Point, machine: &Machine) -> &'static str {
+    match (point.bytes > machine.near_bytes(), point.k) {
+        (false, _) => "rows.v4.plain",
+        (true, 0..=32) => "rows.v2.far",
+        (true, _) => "rows.v4.far",
+    }
 }
 
 #[cfg(test)]
@@ -62,16 +127,13 @@ mod tests {
     }
 
     #[test]
-    fn the_default_fits_the_width() {
-        let tile = |k| {
-            widest_tile(
-                &Point::sparse([9, 9, 9], k, lacis_core::DType::F32),
-                &Machine::default(),
-                4,
-            )
+    fn the_default_fits_the_caches() {
+        let name = |n: usize, k| {
+            let point = Point::sparse([n, n, n], k, lacis_core::DType::F32);
+            (table("spmm").unwrap().default)(&point, &Machine::default())
         };
-        assert_eq!([1, 16, 17, 32, 48, 64, 1024].map(tile), [1, 1, 2, 2, 3, 4, 4]);
-        // Five vectors: two passes of three, not of four.
-        assert_eq!(tile(80), 3);
+        assert_eq!(name(100, 64), "spmm.csr.rows.v4.plain");
+        assert_eq!(name(1 << 20, 16), "spmm.csr.rows.v2.far");
+        assert_eq!(name(1 << 20, 64), "spmm.csr.rows.v4.far");
     }
 }

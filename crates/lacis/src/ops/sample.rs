@@ -1,6 +1,6 @@
 //! [`Sample`]: some rows of a result, what they must be, and how far they may be off.
 
-use lacis_core::{Csr, Dense};
+use lacis_core::{Csr, DType, Dense};
 
 /// Rows of a result and the truth about them.
 #[derive(Clone, Debug)]
@@ -36,6 +36,30 @@ pub(super) fn rows_of(a: &Csr, k: usize) -> Vec<usize> {
         }
     }
     rows
+}
+
+/// Some of `n` rows, each of which costs the reference `products`; at least one.
+pub(super) fn spread(n: usize, products: usize) -> Vec<usize> {
+    let count = (MOST_PRODUCTS / products.max(1)).clamp(1, MOST_ROWS).min(n);
+    let mut rows: Vec<usize> = (0..count).map(|s| s * (n - 1) / (count - 1).max(1)).collect();
+    rows.dedup();
+    rows
+}
+
+/// How far sums of `terms(row)` numbers may be off: an epsilon of the magnitudes for every addition
+/// and a few for the rest, and what storing the result costs.
+pub(super) fn off(
+    terms: impl Fn(usize) -> usize,
+    magnitudes: &Dense<f64>,
+    dtype: DType,
+) -> Dense<f64> {
+    let (adding, storing) = match dtype {
+        DType::F32 => (f64::from(f32::EPSILON), 0.0),
+        DType::F64 => (f64::EPSILON, 0.0),
+        DType::Bf16 => (f64::from(f32::EPSILON), 1.0 / 256.0),
+    };
+    let each = |i: usize| (terms(i) as f64 + 8.0) * adding + storing;
+    Dense::from_fn(magnitudes.n_rows(), magnitudes.n_cols(), |i, j| each(i) * magnitudes.at(i, j))
 }
 
 impl Sample {

@@ -1,58 +1,70 @@
 //! `spmm`: `y_i = reduce_j (a_ij · x_j)`.
 
 use lacis_core::reference::{Reduce, Spmm};
-use lacis_core::{Csr, CsrParts, DType, Dense, Result, RowPtr, Threads};
+use lacis_core::{Csr, CsrParts, DType, Dense, Element, Result, RowPtr, Threads};
 use lacis_kernels::profile::Point;
-use lacis_kernels::{Isa, probe, spmm};
+use lacis_kernels::{Isa, Real, Stored, probe, roof, spmm};
 
 use super::numbers::Numbers;
-use super::sample::rows_of;
-use super::{Form, Operation, Problem, Sample, Setting, Volume};
+use super::sample::{off, rows_of};
+use super::{Form, Operation, Problem, Sample, Setting, Volume, by_dtype, single};
 
 pub(super) const OPERATION: Operation = Operation {
     id: "spmm",
     about: "sparse times dense: a node's neighbours' rows become one",
     unit: "entry",
-    forms: &[Form::PLAIN, Form::WEIGHTED, Form::reducing(Reduce::Max)],
-    prepare: |setting| Ok(Box::new(Product::new(setting)?)),
+    forms: &[Form::PLAIN, Form::WEIGHTED, Form::reducing(Reduce::Max), BF16],
+    outer: &[],
+    prepare: |setting| by_dtype!(setting, Product),
 };
 
-struct Product<'a> {
+const BF16: Form = Form { dtype: DType::Bf16, ..Form::PLAIN };
+
+struct Product<'a, T: Stored> {
+    /// With its values, and without: kernels take them apart, in what sums are kept in.
     a: Csr,
-    x: Dense,
-    y: Dense,
+    pattern: Csr,
+    values: Option<Vec<T::Sum>>,
+    x: Dense<T>,
+    y: Dense<T>,
     reduce: Reduce,
     threads: &'a Threads,
 }
 
-impl<'a> Product<'a> {
+impl<'a, T: Stored> Product<'a, T> {
     fn new(setting: &Setting<'a>) -> Result<Self> {
-        setting.single_precision("spmm")?;
         let a = setting.matrix()?;
-        let x = Numbers("x").matrix(a.n_cols(), setting.k)?;
-        let y = Dense::try_zeros(a.n_rows(), setting.k)?;
-        Ok(Product { a, x, y, reduce: setting.form.reduce, threads: setting.threads })
+        let wide = |v: &[f32]| v.iter().map(|&v| T::Sum::of(f64::from(v))).collect();
+        Ok(Product {
+            values: a.values().map(wide),
+            pattern: a.clone().with_values(None)?,
+            x: Numbers("x").matrix(a.n_cols(), setting.k)?,
+            y: Dense::try_zeros(a.n_rows(), setting.k)?,
+            a,
+            reduce: setting.form.reduce,
+            threads: setting.threads,
+        })
     }
 }
 
-impl Problem for Product<'_> {
+impl<T: Stored> Problem for Product<'_, T> {
     fn point(&self) -> Point {
         let shape = [self.a.n_rows(), self.a.n_cols(), self.a.nnz()];
-        let weighted = self.a.values().is_some();
-        let reduce = Some(self.reduce);
-        Point { weighted, reduce, ..Point::sparse(shape, self.x.n_cols(), DType::F32) }
+        let (weighted, reduce) = (self.values.is_some(), Some(self.reduce));
+        Point { weighted, reduce, ..Point::sparse(shape, self.x.n_cols(), T::DTYPE) }
     }
 
     fn volume(&self) -> Volume {
-        let weighted = usize::from(self.a.values().is_some());
-        let row = 4 * self.x.n_cols();
-        let entries = self.a.nnz() * (row + 4 + 4 * weighted);
+        let weighted = usize::from(self.values.is_some());
+        let row = size_of::<T>() * self.x.n_cols();
+        let entries = self.a.nnz() * (row + 4 + weighted * size_of::<T::Sum>());
         let bytes = (entries + self.a.n_rows() * (row + 4)) as f64;
         Volume { bytes, flops: (self.a.nnz() * self.x.n_cols() * (1 + weighted)) as f64 }
     }
 
     fn run(&mut self, kernel: usize, isa: Isa) -> Result<()> {
-        let args = spmm::Args::new(self.a.view(), &self.x, self.reduce)?;
+        let args = spmm::Args::new(self.pattern.view(), &self.x, self.reduce)?;
+        let args = self.values.as_ref().map_or(Ok(args), |values| args.weighted(values))?;
         spmm::KERNELS[kernel].run(isa, &args, &mut self.y, self.threads)
     }
 
@@ -60,7 +72,8 @@ impl Problem for Product<'_> {
         let rows = rows_of(&self.a, self.x.n_cols());
         let (part, x) = picked(&self.a, &self.x, &rows)?;
         let truth = Spmm::new(self.reduce).forward(&part, &x)?;
-        let tolerance = tolerance(&part, &x, self.reduce, &truth)?;
+        let magnitudes = magnitudes(&part, &x, self.reduce, &truth)?;
+        let tolerance = off(|i| part.row(i).len(), &magnitudes, T::DTYPE);
         Ok(Sample { rows, truth, tolerance })
     }
 
@@ -69,22 +82,26 @@ impl Problem for Product<'_> {
     }
 
     fn plain(&mut self, isa: Isa) -> Result<bool> {
+        let Some((x, y)) = single(&self.x, &mut self.y) else { return Ok(false) };
         if self.reduce == Reduce::Sum {
-            let (x, y) = ((&self.x).into(), (&mut self.y).into());
-            probe::plain(isa, self.a.view(), x, y, self.threads)?;
+            probe::plain(isa, self.a.view(), x.into(), y.into(), self.threads)?;
         }
         Ok(self.reduce == Reduce::Sum)
     }
 
     fn roof(&mut self, isa: Isa) -> Result<bool> {
-        let (x, y) = ((&self.x).into(), (&mut self.y).into());
-        probe::replay(isa, self.a.view(), x, y, self.threads)?;
+        let Some((x, y)) = single(&self.x, &mut self.y) else { return Ok(false) };
+        roof::replay(isa, self.a.view(), x.into(), y.into(), self.threads)?;
         Ok(true)
     }
 }
 
 /// Some rows of a matrix, and the rows of `x` that their entries name, one for each entry.
-fn picked(a: &Csr, x: &Dense, rows: &[usize]) -> Result<(Csr, Dense<f64>)> {
+pub(super) fn picked<T: Element>(
+    a: &Csr,
+    x: &Dense<T>,
+    rows: &[usize],
+) -> Result<(Csr, Dense<f64>)> {
     let view = a.view();
     let entries: Vec<usize> = rows.iter().flat_map(|&i| view.row(i)).collect();
     let ends = rows.iter().scan(0, |end, &i| {
@@ -104,18 +121,12 @@ fn picked(a: &Csr, x: &Dense, rows: &[usize]) -> Result<(Csr, Dense<f64>)> {
     Ok((Csr::new(parts, &Threads::one())?, Dense::from_fn(entries.len(), x.n_cols(), row)))
 }
 
-/// An epsilon of the sum of magnitudes for every addition, and a few for the rest.
-fn tolerance(a: &Csr, x: &Dense<f64>, reduce: Reduce, truth: &Dense<f64>) -> Result<Dense<f64>> {
-    let magnitudes = match reduce {
-        Reduce::Sum | Reduce::Mean => {
-            let values = a.values().map(|v| v.iter().map(|v| v.abs()).collect::<Vec<_>>().into());
-            let positive = Dense::from_fn(x.n_rows(), x.n_cols(), |i, j| x.at(i, j).abs());
-            Spmm::new(reduce).forward(&a.clone().with_values(values)?, &positive)?
-        }
-        _ => Dense::from_fn(truth.n_rows(), truth.n_cols(), |i, j| truth.at(i, j).abs()),
-    };
-    let off = |i: usize, j: usize| {
-        (a.row(i).len() as f64 + 8.0) * f64::from(f32::EPSILON) * magnitudes.at(i, j)
-    };
-    Ok(Dense::from_fn(truth.n_rows(), truth.n_cols(), off))
+/// What rounding is in proportion to: the sums of magnitudes, or the result's.
+fn magnitudes(a: &Csr, x: &Dense<f64>, reduce: Reduce, truth: &Dense<f64>) -> Result<Dense<f64>> {
+    if !matches!(reduce, Reduce::Sum | Reduce::Mean) {
+        return Ok(Dense::from_fn(truth.n_rows(), truth.n_cols(), |i, j| truth.at(i, j).abs()));
+    }
+    let values = a.values().map(|v| v.iter().map(|v| v.abs()).collect::<Vec<_>>().into());
+    let positive = Dense::from_fn(x.n_rows(), x.n_cols(), |i, j| x.at(i, j).abs());
+    Spmm::new(reduce).forward(&a.clone().with_values(values)?, &positive)
 }

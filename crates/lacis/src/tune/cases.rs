@@ -9,6 +9,8 @@ pub(super) struct Case {
     pub graph: &'static str,
     pub form: Form,
     pub k: usize,
+    /// Columns of the other factor; 0 for as many as it has rows.
+    pub n: usize,
 }
 
 /// Graphs by detail: in a core's cache, in the last one, in neither; sparse, dense, without hubs.
@@ -40,7 +42,7 @@ fn most_bytes(detail: Detail) -> usize {
     match detail {
         Detail::Glimpse => 16 << 20,
         Detail::Quick => 320 << 20,
-        Detail::Full => 4 << 30,
+        Detail::Full => 2 << 30,
     }
 }
 
@@ -59,14 +61,28 @@ pub(super) fn cases(effort: &Effort) -> Vec<Case> {
             for (_, graph) in GRAPHS.iter().filter(|(detail, _)| *detail <= effort.detail) {
                 for op in OPERATIONS.iter().filter(wanted) {
                     let Some(form) = op.forms.get(form) else { continue };
-                    if entries_of(graph) * k * 4 <= most_bytes(effort.detail) {
-                        all.push(Case { op, graph, form: *form, k: *k });
+                    let outer = if op.outer.is_empty() { &[0] } else { op.outer };
+                    for &n in outer {
+                        let case = Case { op, graph, form: *form, k: *k, n };
+                        if case.bytes() <= most_bytes(effort.detail) {
+                            all.push(case);
+                        }
                     }
                 }
             }
         }
     }
     all
+}
+
+impl Case {
+    /// About how many bytes a kernel gathers, or what takes as long in a dense product.
+    fn bytes(&self) -> usize {
+        let entries = entries_of(self.graph);
+        let n = if self.n == 0 { self.k } else { self.n };
+        // Eight entries a node, and a product in half the time of a byte.
+        if self.op.outer.is_empty() { entries * self.k * 4 } else { entries / 8 * self.k * n / 2 }
+    }
 }
 
 /// About how many entries a graph of [`GRAPHS`] has, from its name.

@@ -41,7 +41,7 @@ pub fn measure(
 ) -> Result<Point> {
     let op = find("spmm")?;
     let form = Form { weighted: graph.values().is_some(), ..Form::PLAIN };
-    let mut problem = (op.prepare)(&Setting { graph, k, form, threads: job.threads })?;
+    let mut problem = (op.prepare)(&Setting { graph, k, n: 0, form, threads: job.threads })?;
     let (place, choice) = op.choose(profile, problem.as_ref());
     let sample = problem.sample()?;
     check(problem.as_mut(), &sample, (place, choice.kernel), choice.isa)?;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use lacis_core::{Buffer, Csr, CsrParts, Dense, Result, Rng, RowPtr, Threads};
 use lacis_kernels::profile::{Gather, Machine, Section, Stream};
-use lacis_kernels::{Isa, probe};
+use lacis_kernels::{Isa, probe, roof};
 
 use super::{Detail, Effort};
 use crate::ops::measure::Timing;
@@ -97,6 +97,7 @@ fn gather(row_bytes: usize, set_bytes: usize, threads: &Threads) -> Result<f64> 
     let x: Dense = Dense::try_zeros(n, row_bytes / 4)?;
     let mut y: Dense = Dense::try_zeros(rows, row_bytes / 4)?;
     rate(rows * DEGREE * row_bytes, || {
-        probe::replay(Isa::best(), a.view(), (&x).into(), (&mut y).into(), threads)
+        roof::replay(Isa::best(), a.view(), (&x).into(), (&mut y).into(), threads)?;
+        Ok(())
     })
 }
