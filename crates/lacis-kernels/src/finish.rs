@@ -2,8 +2,8 @@
 
 use lacis_core::reference::Activation;
 
+use crate::elementwise::activation::apply;
 use crate::isa::{Arith, per_isa};
-use crate::math;
 use crate::real::{Real, Stored};
 
 /// Floats of a vector, whatever the instruction set makes of it.
@@ -30,9 +30,15 @@ pub struct Epilogue<'a, F> {
     pub activation: Activation,
 }
 
+impl<F> Epilogue<'_, F> {
+    /// Just the sum.
+    pub const PLAIN: Self =
+        Epilogue { accum: Accum::Replace, bias: None, activation: Activation::Identity };
+}
+
 impl<F> Default for Epilogue<'_, F> {
     fn default() -> Self {
-        Epilogue { accum: Accum::Replace, bias: None, activation: Activation::Identity }
+        Epilogue::PLAIN
     }
 }
 
@@ -53,7 +59,23 @@ impl<F: Real> Epilogue<'_, F> {
         if let Some(bias) = self.bias {
             sums.iter_mut().zip(&bias[col..]).for_each(|(sum, b)| *sum += *b);
         }
-        activate::<M, F>(self.activation, sums);
+        apply::<M, F>(self.activation, sums);
+    }
+
+    /// Writes as many sums as `y` has room for; `y` begins at column `col` of the result.
+    #[inline(always)]
+    pub(crate) fn store<M: Arith, O: Stored<Sum = F>, const V: usize>(
+        &self,
+        sums: &[[F; LANES]; V],
+        y: &mut [O],
+        col: usize,
+    ) {
+        if self.is_plain() {
+            return write(sums, y);
+        }
+        let mut sums = *sums;
+        self.apply::<M, O>(&mut sums.as_flattened_mut()[..y.len()], y, col);
+        write(&sums, y);
     }
 }
 
@@ -81,29 +103,5 @@ pub(crate) fn write<O: Stored, const V: usize>(sums: &[[O::Sum; LANES]; V], y: &
     }
     if !rest.is_empty() {
         rest.iter_mut().zip(&sums[whole.len()]).for_each(|(y, sum)| *y = O::narrow(*sum));
-    }
-}
-
-/// The function of every number; NaN stays NaN.
-#[inline(always)]
-fn activate<M: Arith, F: Real>(activation: Activation, numbers: &mut [F]) {
-    #[inline(always)]
-    fn each<F: Real>(numbers: &mut [F], f: impl Fn(F) -> F) {
-        numbers.iter_mut().for_each(|x| *x = f(*x));
-    }
-    match activation {
-        Activation::Identity => {}
-        Activation::Relu => each(numbers, |x| if x <= F::ZERO { F::ZERO } else { x }),
-        Activation::LeakyRelu(slope) => {
-            let slope = F::of(slope);
-            each(numbers, |x| if x <= F::ZERO { slope * x } else { x });
-        }
-        Activation::Elu(alpha) => {
-            let alpha = F::of(alpha);
-            let below = |x: F| alpha * (math::exp::<M, F>(x) - F::ONE);
-            each(numbers, |x| if x <= F::ZERO { below(x) } else { x });
-        }
-        Activation::Sigmoid => each(numbers, math::sigmoid::<M, F>),
-        Activation::Tanh => each(numbers, math::tanh::<M, F>),
     }
 }

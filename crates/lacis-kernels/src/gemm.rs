@@ -14,7 +14,6 @@
 //! Terms are added in the order of `p`, in chunks that the sizes say.
 
 mod blocks;
-mod finish;
 mod grouped;
 mod pack;
 mod rows;
@@ -24,13 +23,12 @@ use lacis_core::error::same_size;
 use lacis_core::reference::{Activation, Form};
 use lacis_core::{Error, Result, Threads};
 
-pub use finish::Accum;
+use crate::finish::{Accum, Epilogue};
 pub use grouped::{Item, Segments, grouped};
 
 use crate::isa::Isa;
 use crate::matrix::{Mat, MatMut};
 use crate::real::Stored;
-use finish::Finish;
 use pack::Side;
 use rows::Packed;
 
@@ -43,7 +41,7 @@ const R: usize = 6;
 pub struct Args<'a, X: Stored = f32, Z: Stored = X> {
     product: Product<'a, X, Z>,
     form: Form,
-    finish: Finish<'a, X::Sum>,
+    finish: Epilogue<'a, X::Sum>,
 }
 
 /// The factors, how they are read, and the sizes of `m × k` times `k × n`.
@@ -78,7 +76,7 @@ impl<'a, X: Stored, Z: Stored<Sum = X::Sum>> Args<'a, X, Z> {
     /// When the inner sizes differ.
     pub fn new(form: Form, x: impl Into<Mat<'a, X>>, z: impl Into<Mat<'a, Z>>) -> Result<Self> {
         let product = Product::new("gemm", form, x.into(), z.into())?;
-        Ok(Args { product, form, finish: Finish::PLAIN })
+        Ok(Args { product, form, finish: Epilogue::PLAIN })
     }
 
     /// Adds to what is there, or replaces it.

@@ -6,6 +6,7 @@
 //! not depend on the number of threads.
 #![deny(unsafe_code)]
 
+pub mod attention;
 pub mod dropout;
 pub mod edge;
 pub mod edge_softmax;

@@ -97,13 +97,6 @@ impl<'a, T: Stored> Mat<'a, T> {
     pub(crate) fn strip(&self, strip: Strip) -> &'a [T] {
         &self.data[strip.row * self.stride + strip.col..][..strip.len]
     }
-
-    /// Some of the rows.
-    pub(crate) fn rows(&self, rows: Range<usize>) -> Mat<'a, T> {
-        let Mat { data, n_cols, stride, .. } = *self;
-        let start = (rows.start * stride).min(data.len());
-        Mat { data: &data[start..], n_rows: rows.len(), n_cols, stride }
-    }
 }
 
 impl<T: Stored> MatMut<'_, T> {

@@ -5,9 +5,11 @@ use std::sync::LazyLock;
 use lacis_core::{Coo, Csr, Dense, Element, Extent, Repeats, Rng, Threads};
 use lacis_kernels::Isa;
 
-/// Pools that must give the same bits: of 1, 2 and 7 threads.
+/// Numbers of threads that must give the same bits.
+pub const THREADS: [usize; 3] = [1, 2, 7];
+
 static POOLS: LazyLock<[Threads; 3]> =
-    LazyLock::new(|| [1, 2, 7].map(|count| Threads::new(count).unwrap()));
+    LazyLock::new(|| THREADS.map(|count| Threads::new(count).unwrap()));
 
 /// Empty rows, loops, repeats, a hub, a rectangular shape.
 pub fn matrix(n_rows: usize, n_cols: usize, entries: usize, weighted: bool) -> Csr {

@@ -2,8 +2,8 @@
 
 use lacis_core::reference::{self, Activation, Form};
 use lacis_core::{Buffer, Dense, Element, Threads, bf16};
-use lacis_kernels::gemm::{Accum, Args, KERNELS, Kernel, Segments, gemm, grouped};
-use lacis_kernels::{Isa, Mat, MatMut, Stored};
+use lacis_kernels::gemm::{Args, KERNELS, Kernel, Segments, gemm, grouped};
+use lacis_kernels::{Accum, Isa, Mat, MatMut, Stored};
 
 use crate::cases::{assert_close, bits, dense, on_every_machine};
 

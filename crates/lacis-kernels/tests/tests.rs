@@ -1,6 +1,7 @@
 //! Every kernel on every instruction set and number of threads against the reference.
 #![allow(clippy::unwrap_used)]
 
+mod attention; // scores, softmax and sums over edges in one
 mod cases; // what they are tried on
 mod edge; // softmax over edges, fused edge functions, the roof
 mod elementwise; // activations, dropout, bias and the like

@@ -8,7 +8,7 @@ use crate::real::Real;
 
 /// `v = f(v)`.
 #[inline(always)]
-pub(super) fn apply<M: Arith, F: Real>(activation: Activation, v: &mut [F]) {
+pub(crate) fn apply<M: Arith, F: Real>(activation: Activation, v: &mut [F]) {
     // Comparisons are such that NaN stays NaN.
     match activation {
         Activation::Identity => {}

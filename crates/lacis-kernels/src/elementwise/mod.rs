@@ -12,7 +12,7 @@
 //! # Accuracy
 //! Sums of columns are kept in `T::Sum` within a chunk and in f64 across chunks.
 
-mod activation;
+pub(crate) mod activation;
 mod backward;
 
 use lacis_core::error::same_size;

@@ -23,10 +23,10 @@ use std::ops::Range;
 use lacis_core::Threads;
 use lacis_core::threads::ranges;
 
-use super::finish::Finish;
 use super::pack::{Panel, Side, pack, panels};
 use super::tile::{LANES, Tile, of_columns, of_rows};
 use super::{Product, R};
+use crate::finish::Epilogue;
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
 use crate::mem::prefetch;
@@ -72,7 +72,7 @@ struct Piece<'a, X: Stored, Z: Stored> {
 pub(super) fn run<X, Z, O, const V: usize>(
     isa: Isa,
     products: Vec<(Product<'_, X, Z>, MatMut<'_, O>)>,
-    finish: Finish<'_, X::Sum>,
+    finish: Epilogue<'_, X::Sum>,
     threads: &Threads,
 ) where
     X: Stored,
@@ -294,7 +294,7 @@ impl<F: Real> Strip<'_, F> {
 type Panels<F, const V: usize> = [[[F; LANES]; V]];
 
 /// The sums of a block, its panels, where they go and how.
-type Finished<'a, 'y, F, O> = (&'a [F], &'a [Panel], &'a mut [&'y mut [O]], Finish<'a, F>);
+type Finished<'a, 'y, F, O> = (&'a [F], &'a [Panel], &'a mut [&'y mut [O]], Epilogue<'a, F>);
 
 per_isa!(fn finished<[F: Real, O: Stored<Sum = F>], []>
     (block: Finished<'_, '_, F, O>) = finish_body);

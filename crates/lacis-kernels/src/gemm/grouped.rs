@@ -12,9 +12,9 @@ use lacis_core::error::same_size;
 use lacis_core::reference::Form;
 use lacis_core::{Error, Result, Threads};
 
-use super::finish::Finish;
 use super::rows::{self, Packed};
 use super::{Product, blocks, is_wide};
+use crate::finish::Epilogue;
 use crate::isa::Isa;
 use crate::matrix::{Mat, MatMut};
 use crate::real::Stored;
@@ -46,8 +46,8 @@ where
         products.push((product, y));
     }
     match (form, is_wide::<X::Sum>(isa)) {
-        (Form::Tn, true) => blocks::run::<X, Z, O, 4>(isa, products, Finish::PLAIN, threads),
-        (Form::Tn, false) => blocks::run::<X, Z, O, 1>(isa, products, Finish::PLAIN, threads),
+        (Form::Tn, true) => blocks::run::<X, Z, O, 4>(isa, products, Epilogue::PLAIN, threads),
+        (Form::Tn, false) => blocks::run::<X, Z, O, 1>(isa, products, Epilogue::PLAIN, threads),
         (_, true) => by_rows::<X, Z, O, 4>(isa, products, threads),
         (_, false) => by_rows::<X, Z, O, 1>(isa, products, threads),
     }
@@ -66,8 +66,8 @@ fn by_rows<X, Z, O, const V: usize>(
     let right = products.iter().map(|(product, _)| product.z).collect();
     let packed = threads.map(right, |z| Packed::new(z, V, &Threads::one()));
     let pairs = products.into_iter().zip(&packed);
-    let parts =
-        pairs.flat_map(|((product, y), packed)| rows::parts(product.x.0, packed, y, Finish::PLAIN));
+    let parts = pairs
+        .flat_map(|((product, y), packed)| rows::parts(product.x.0, packed, y, Epilogue::PLAIN));
     rows::run::<X, O, V>(isa, parts.collect(), threads);
 }
 

@@ -15,9 +15,9 @@ use std::ops::Range;
 use lacis_core::Threads;
 
 use super::R;
-use super::finish::Finish;
 use super::pack::{Panel, Side, pack, panels};
 use super::tile::{LANES, of_rows};
+use crate::finish::Epilogue;
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
 use crate::mem::prefetch;
@@ -66,7 +66,7 @@ pub(super) struct Part<'a, X: Stored, O> {
     x: Mat<'a, X>,
     packed: &'a Packed<X::Sum>,
     y: MatMut<'a, O>,
-    finish: Finish<'a, X::Sum>,
+    finish: Epilogue<'a, X::Sum>,
 }
 
 /// The blocks of a product.
@@ -74,7 +74,7 @@ pub(super) fn parts<'a, X: Stored, O: Stored<Sum = X::Sum>>(
     x: Mat<'a, X>,
     packed: &'a Packed<X::Sum>,
     y: MatMut<'a, O>,
-    finish: Finish<'a, X::Sum>,
+    finish: Epilogue<'a, X::Sum>,
 ) -> Vec<Part<'a, X, O>> {
     let rows = (BLOCK_NUMBERS / x.n_cols.max(1)).clamp(8 * R, BLOCK_ROWS);
     let rows = lacis_core::threads::ranges(x.n_rows, rows);

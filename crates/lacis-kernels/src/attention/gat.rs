@@ -1,0 +1,407 @@
+//! GAT (Veličković et al., "Graph attention networks", ICLR 2018).
+//!
+//! ```text
+//!   s_eh = leaky(raw_eh),   raw_eh = t_h·x_ih + u_h·z_jh + w_h·f_eh + b_eh
+//!   y_ih = Σ_e p'_eh·z_jh
+//! ```
+//! The products with `t` and `u` are computed once per node, those with `w` once per edge.
+//! Backward, with `l` the LeakyReLU's slope at `raw`:
+//! ```text
+//!   targets   d(t_h·x_ih) = Σ_e l·ds = dy_ih · Σ_e l·p'·z_jh - δ_ih · Σ_e l·p
+//!   sources   d(u_h·z_jh) = Σ_e l·ds,   dz_jh = Σ_e p'·dy_ih + u_h · d(u_h·z_jh)
+//! ```
+//! # Memory
+//! `2·n·heads` numbers forward, `6·n·heads` backward; with edge features, `nnz·heads` too.
+
+mod passes;
+
+use std::ops::Range;
+
+use lacis_core::error::same_size;
+use lacis_core::{CsrView, Dense, Error, Result, Threads};
+
+use super::backward::{Given, row_of, store_vectors, to_callers_order};
+use super::edges::{Dropout, Edges};
+use super::forward::{self, Score};
+use super::lanes::{self, Layout, Slots, Vector, add, leaky, mul};
+use super::project::{Spread, project, spread};
+use super::rows::{self, Out, PerEntry, nothing};
+use crate::isa::{Arith, Isa};
+use crate::matrix::{Mat, MatMut};
+use crate::real::{Real, Stored};
+use passes::{Sources, Targets};
+
+/// A GAT to compute, its sizes checked; features are already multiplied by the layer's weights.
+#[derive(Clone, Copy, Debug)]
+pub struct Gat<'a, T: Stored> {
+    a: CsrView<'a>,
+    layout: Layout,
+    source: Mat<'a, T>,
+    /// Absent where targets and sources are the same nodes with the same features.
+    target: Option<Mat<'a, T>>,
+    target_vectors: Mat<'a, T::Sum>,
+    source_vectors: Mat<'a, T::Sum>,
+    edge_vectors: Option<Mat<'a, T::Sum>>,
+    edges: Edges<'a, T>,
+    slope: f64,
+}
+
+/// Where the gradients of a [`Gat`] go; those that are absent are not computed.
+#[derive(Debug)]
+pub struct GatGrads<'a, T: Stored> {
+    /// Of `z`, and of `x` too where both are the same.
+    pub source: MatMut<'a, T>,
+    /// Of `x`, where targets have features of their own.
+    pub target: Option<MatMut<'a, T>>,
+    /// Of `t`, `heads × C`.
+    pub target_vectors: MatMut<'a, T::Sum>,
+    /// Of `u`, `heads × C`.
+    pub source_vectors: MatMut<'a, T::Sum>,
+    /// Of `w`, `heads × C`.
+    pub edge_vectors: Option<MatMut<'a, T::Sum>>,
+    /// Of `f`, in the caller's order.
+    pub features: Option<MatMut<'a, T>>,
+    /// Of `b`, in the caller's order; whether there is one or not.
+    pub bias: Option<MatMut<'a, T::Sum>>,
+}
+
+impl<'a, T: Stored> Gat<'a, T> {
+    /// Attention of the nodes of a square adjacency to each other: `x` is `z`, one row per node,
+    /// `heads·C` wide; the vectors `t` and `u` are `heads × C`. Columns of the adjacency that are
+    /// no rows need [`Gat::with_target`].
+    ///
+    /// # Errors
+    /// When a size does not fit.
+    pub fn new(
+        a: CsrView<'a>,
+        source: impl Into<Mat<'a, T>>,
+        [target_vectors, source_vectors]: [Mat<'a, T::Sum>; 2],
+        slope: f64,
+    ) -> Result<Self> {
+        let source = source.into();
+        let layout = Layout::new(target_vectors.n_rows, target_vectors.n_cols);
+        same_size("gat", "number of source vectors", layout.heads, source_vectors.n_rows)?;
+        same_size("gat", "length of a source vector", layout.channels, source_vectors.n_cols)?;
+        same_size("gat", "rows of the source features", a.n_cols, source.n_rows)?;
+        same_size("gat", "columns of the source features", layout.width(), source.n_cols)?;
+        Ok(Gat {
+            a,
+            layout,
+            source,
+            target: None,
+            target_vectors,
+            source_vectors,
+            edge_vectors: None,
+            edges: Edges::default(),
+            slope,
+        })
+    }
+
+    /// Targets have features `x` of their own.
+    ///
+    /// # Errors
+    /// When there is not one row per target, or it is not as wide as a source's.
+    pub fn with_target(mut self, target: impl Into<Mat<'a, T>>) -> Result<Self> {
+        let target = target.into();
+        same_size("gat", "rows of the target features", self.a.n_rows(), target.n_rows)?;
+        same_size("gat", "columns of the target features", self.layout.width(), target.n_cols)?;
+        self.target = Some(target);
+        Ok(self)
+    }
+
+    /// Edges have features `f`, `nnz × heads·C` in the caller's order, and vectors `w` for them.
+    ///
+    /// # Errors
+    /// When a size does not fit.
+    pub fn with_features(
+        mut self,
+        features: impl Into<Mat<'a, T>>,
+        vectors: impl Into<Mat<'a, T::Sum>>,
+    ) -> Result<Self> {
+        let vectors = vectors.into();
+        same_size("gat", "number of edge vectors", self.layout.heads, vectors.n_rows)?;
+        same_size("gat", "length of an edge vector", self.layout.channels, vectors.n_cols)?;
+        (self.edges.features, self.edge_vectors) = (Some(features.into()), Some(vectors));
+        self.edges.check("gat", self.layout, self.a.cols.len())?;
+        Ok(self)
+    }
+
+    /// Edges have a bias `b`, `nnz × heads` in the caller's order, inside the LeakyReLU.
+    ///
+    /// # Errors
+    /// When a size does not fit.
+    pub fn with_bias(mut self, bias: impl Into<Mat<'a, T::Sum>>) -> Result<Self> {
+        self.edges.bias = Some(bias.into());
+        self.edges.check("gat", self.layout, self.a.cols.len())?;
+        Ok(self)
+    }
+
+    /// Coefficients are dropped out.
+    pub fn with_dropout(mut self, dropout: Dropout) -> Self {
+        self.edges.dropout = Some(dropout);
+        self
+    }
+
+    /// Computes `y`, one row per target, `heads·C` wide, and `lse`, a number per target and head
+    /// that the backward pass takes.
+    ///
+    /// # Errors
+    /// When `y` or `lse` has another shape, or there are more sources than targets and these have
+    /// no features.
+    pub fn forward<'y>(
+        &self,
+        isa: Isa,
+        (y, lse): (impl Into<MatMut<'y, T>>, impl Into<MatMut<'y, T::Sum>>),
+        threads: &Threads,
+    ) -> Result<()> {
+        let (y, lse) = (y.into(), lse.into());
+        self.check_target()?;
+        super::check_outputs("gat", (self.a.n_rows(), self.layout), (&y, &lse))?;
+        if self.layout.width() == 0 {
+            return Ok(());
+        }
+        let gat = self.on(isa);
+        let bias = gat.edge_bias(isa, threads);
+        let score = gat.score(isa, bias.as_ref(), threads);
+        forward::run(isa, &score, (y, lse), threads);
+        Ok(())
+    }
+
+    /// Computes the gradients of the inputs from that of `y`.
+    ///
+    /// # Errors
+    /// When a size does not fit, a gradient is asked for of what was not given, or the transpose
+    /// does not tell edges apart that differ.
+    pub fn backward(
+        &self,
+        isa: Isa,
+        given: &Given<'_, T>,
+        grads: GatGrads<'_, T>,
+        threads: &Threads,
+    ) -> Result<()> {
+        self.check_target()?;
+        given.check("gat", self.a, self.layout, &self.edges)?;
+        self.check_grads(&grads)?;
+        if self.layout.width() == 0 {
+            super::backward::clear(grads.bias);
+            super::backward::clear(grads.features);
+            return Ok(());
+        }
+        let gat = self.on(isa);
+        let bias = gat.edge_bias(isa, threads);
+        let score = gat.score(isa, bias.as_ref(), threads);
+        let GatGrads { source, target, target_vectors, source_vectors, .. } = grads;
+        let layout = gat.layout;
+        let [t, u] = [gat.target_vectors, gat.source_vectors].map(|m| row_of(layout, m));
+
+        let (n, nnz) = (gat.a.n_rows(), gat.a.cols.len());
+        let mut stats = Slots::new(n, layout, 4);
+        let wanted = grads.bias.is_some() || gat.edge_vectors.is_some();
+        let mut scores: Option<Dense<T::Sum>> = wanted.then(|| Dense::zeros(nnz, layout.heads));
+        let own = PerEntry::new(nnz, None, scores.as_mut().map(MatMut::from));
+        let pass = Targets { score: &score, gat: &gat, given, vectors: &t };
+        let features = [target.unwrap_or(nothing(n)), nothing(n)];
+        let out = Out { features, stats: stats.as_mut() };
+        store_vectors(layout, &rows::run(isa, &pass, (out, own), threads), target_vectors);
+
+        let pass = Sources { score: &score, gat: &gat, given, vectors: [&t, &u], stats: &stats };
+        let m = gat.a.n_cols;
+        let out = Out { features: [source, nothing(m)], stats: nothing(m) };
+        let totals = rows::run(isa, &pass, (out, PerEntry::none(nnz)), threads);
+        store_vectors(layout, &totals, source_vectors);
+        if let Some(scores) = scores {
+            let rest = (grads.bias, grads.features, grads.edge_vectors);
+            gat.edge_grads(isa, &scores, rest, threads);
+        }
+        Ok(())
+    }
+
+    fn on(&self, isa: Isa) -> Self {
+        Gat { layout: self.layout.on(isa), ..*self }
+    }
+
+    /// The gradients of what edges have, from those of their scores in stored order.
+    fn edge_grads(
+        &self,
+        isa: Isa,
+        scores: &Dense<T::Sum>,
+        (bias, features, vectors): EdgeGrads<'_, T>,
+        threads: &Threads,
+    ) {
+        let (layout, mut ordered) = (self.layout, None);
+        if self.a.order.is_some() {
+            let mut dense = Dense::zeros(scores.n_rows(), scores.n_cols());
+            to_callers_order(self.a, scores.into(), (&mut dense).into());
+            ordered = Some(dense);
+        }
+        let scores: Mat<'_, T::Sum> = ordered.as_ref().unwrap_or(scores).into();
+        if let Some(mut bias) = bias {
+            (0..bias.n_rows).for_each(|e| bias.row_mut(e).copy_from_slice(scores.row(e)));
+        }
+        if let Some((x, edge_vectors)) = self.edges.features.zip(self.edge_vectors) {
+            let job = Spread { layout, x, scores, vectors: &row_of(layout, edge_vectors) };
+            let totals = spread(isa, &job, features, threads);
+            if let Some(vectors) = vectors {
+                store_vectors(layout, &totals, vectors);
+            }
+        }
+    }
+
+    /// `w_h·f_eh + b_eh`, where there are edge features.
+    fn edge_bias(&self, isa: Isa, threads: &Threads) -> Option<Dense<T::Sum>> {
+        let (features, vectors) = self.edges.features.zip(self.edge_vectors)?;
+        let row = row_of(self.layout, vectors);
+        let mut sums = Dense::zeros(features.n_rows, self.layout.heads);
+        project(isa, (self.layout, features, &row), (&mut sums).into(), threads);
+        if let Some(bias) = self.edges.bias {
+            for e in 0..bias.n_rows {
+                sums.row_mut(e).iter_mut().zip(bias.row(e)).for_each(|(sum, b)| *sum += *b);
+            }
+        }
+        Some(sums)
+    }
+
+    fn score<'s>(
+        &'s self,
+        isa: Isa,
+        bias: Option<&'s Dense<T::Sum>>,
+        threads: &Threads,
+    ) -> GatScore<'s, T> {
+        let ends = [
+            (self.target.unwrap_or(self.source), self.target_vectors),
+            (self.source, self.source_vectors),
+        ];
+        let [target, source] = ends.map(|(x, vectors)| {
+            let mut slots = Slots::new(x.n_rows, self.layout, 1);
+            let row = row_of(self.layout, vectors);
+            project(isa, (self.layout, x, &row), slots.as_mut(), threads);
+            slots
+        });
+        let bias = bias.map(Mat::from).or(self.edges.bias);
+        let edges = Edges { features: None, bias, dropout: self.edges.dropout };
+        GatScore { gat: self, target, source, edges, slope: T::Sum::of(self.slope) }
+    }
+
+    fn check_target(&self) -> Result<()> {
+        match self.target {
+            Some(_) => Ok(()),
+            None => {
+                same_size("gat", "rows of the source features", self.a.n_rows(), self.source.n_rows)
+            }
+        }
+    }
+
+    fn check_grads(&self, grads: &GatGrads<'_, T>) -> Result<()> {
+        let Layout { heads, channels, .. } = self.layout;
+        let check = super::GradCheck { op: "gat backward", nnz: self.a.cols.len() };
+        let width = heads * channels;
+        check.shape("source features", (self.source.n_rows, width), &grads.source)?;
+        if grads.target.is_some() != self.target.is_some() {
+            let problem = "targets have a gradient exactly when they have features of their own";
+            return Err(Error::argument(check.op, problem));
+        }
+        let of_edges = grads.features.is_some() || grads.edge_vectors.is_some();
+        if of_edges && self.edges.features.is_none() {
+            let problem = "there are no edge features to differentiate by";
+            return Err(Error::argument(check.op, problem));
+        }
+        if let Some(target) = &grads.target {
+            check.shape("target features", (self.a.n_rows(), width), target)?;
+        }
+        let vectors = [&grads.target_vectors, &grads.source_vectors];
+        for vectors in vectors.into_iter().chain(&grads.edge_vectors) {
+            check.shape("vectors", (heads, channels), vectors)?;
+        }
+        check.edges(self.layout, &grads.features, &grads.bias)
+    }
+}
+
+/// Bias, features and vectors of edges.
+type EdgeGrads<'a, T> = (
+    Option<MatMut<'a, <T as Stored>::Sum>>,
+    Option<MatMut<'a, T>>,
+    Option<MatMut<'a, <T as Stored>::Sum>>,
+);
+
+/// `leaky(t_i + u_j + bias)`.
+struct GatScore<'a, T: Stored> {
+    gat: &'a Gat<'a, T>,
+    target: Slots<T::Sum>,
+    source: Slots<T::Sum>,
+    /// Their bias includes what the features give.
+    edges: Edges<'a, T>,
+    slope: T::Sum,
+}
+
+impl<T: Stored> GatScore<'_, T> {
+    /// Adds a tile and the bias to what the other end has.
+    #[inline(always)]
+    fn raw(
+        &self,
+        (a, entries): (CsrView<'_>, Range<usize>),
+        tile: &[Vector<T>],
+        scores: &mut [Vector<T>],
+    ) {
+        let layout = self.gat.layout;
+        let used = layout.score_vectors(entries.len());
+        self.edges.add_bias(layout, (a, entries), scores);
+        for group in scores[..used].chunks_exact_mut(tile.len()) {
+            for (s, t) in group.iter_mut().zip(tile) {
+                *s = add(s, t);
+            }
+        }
+    }
+
+    /// From `raw` to scores and the slopes there.
+    #[inline(always)]
+    fn activate(&self, raw: &mut [Vector<T>], slopes: &mut [Vector<T>]) {
+        for (raw, slopes) in raw.iter_mut().zip(slopes) {
+            *slopes = lanes::slopes(raw, self.slope);
+            *raw = mul(raw, slopes);
+        }
+    }
+}
+
+impl<T: Stored> Score<T> for GatScore<'_, T> {
+    type Work = Vec<Vector<T>>;
+
+    fn work(&self) -> Self::Work {
+        self.gat.layout.tile()
+    }
+
+    fn adjacency(&self) -> CsrView<'_> {
+        self.gat.a
+    }
+
+    fn layout(&self) -> Layout {
+        self.gat.layout
+    }
+
+    fn edges(&self) -> &Edges<'_, T> {
+        &self.edges
+    }
+
+    #[inline(always)]
+    fn begin(&self, tile: &mut Self::Work, i: usize) {
+        self.gat.layout.tile_of(self.target.row(i), tile);
+    }
+
+    #[inline(always)]
+    fn entries<M: Arith>(
+        &self,
+        tile: &mut Self::Work,
+        entries: Range<usize>,
+        scores: &mut [Vector<T>],
+        values: &mut [Vector<T>],
+    ) {
+        let (layout, a) = (self.gat.layout, self.gat.a);
+        let at = (a.cols, entries.clone());
+        layout.gather_slots(&self.source, 0, at.clone(), scores);
+        layout.gather(self.gat.source, at, values);
+        let used = layout.score_vectors(entries.len());
+        self.raw((a, entries), tile, scores);
+        for s in &mut scores[..used] {
+            *s = leaky(s, self.slope);
+        }
+    }
+}

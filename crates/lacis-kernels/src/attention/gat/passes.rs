@@ -1,0 +1,238 @@
+//! The two backward passes of a GAT.
+
+use std::ops::Range;
+
+use lacis_core::CsrView;
+
+use super::super::backward::{Chunk, Given, Target, store_scores};
+use super::super::lanes::{AddRows, LANES, Lanes, Layout, Slots, Times, Vector, Weighted, mul};
+use super::super::rows::{OutRow, Pass, PerEntry, Sizes, Sums};
+use super::{Gat, GatScore};
+use crate::isa::Arith;
+use crate::real::{Real, Stored};
+
+/// The backward pass over targets: writes `t`, `lse`, `δ` and the gradient of `t_h·x_ih`.
+pub(super) struct Targets<'a, T: Stored> {
+    pub score: &'a GatScore<'a, T>,
+    pub gat: &'a Gat<'a, T>,
+    pub given: &'a Given<'a, T>,
+    pub vectors: &'a [Vector<T>],
+}
+
+/// Scratch memory of a backward pass.
+pub(super) struct Work<F> {
+    chunk: Chunk<F>,
+    slopes: Vec<Lanes<F>>,
+    rows: Vec<Lanes<F>>,
+    target: Target<F>,
+    tile: Vec<Lanes<F>>,
+    /// Features of the source, or of the target.
+    own: Vec<Lanes<F>>,
+}
+
+impl<F: Real> Work<F> {
+    fn new(layout: Layout) -> Self {
+        Work {
+            chunk: Chunk::new(layout),
+            slopes: layout.scores(),
+            rows: layout.rows(layout.chunk()),
+            target: Target::new(layout),
+            tile: layout.tile(),
+            own: layout.rows(1),
+        }
+    }
+}
+
+impl<T: Stored> Pass<T> for Targets<'_, T> {
+    type Work = Work<T::Sum>;
+
+    fn work(&self) -> Self::Work {
+        Work::new(self.gat.layout)
+    }
+
+    fn adjacency(&self) -> CsrView<'_> {
+        self.gat.a
+    }
+
+    fn sizes(&self) -> Sizes {
+        let layout = self.gat.layout;
+        let sums = layout.tile_vectors() + layout.vectors;
+        Sizes { chunk: layout.chunk(), sums, totals: layout.vectors }
+    }
+
+    #[inline(always)]
+    fn begin<M: Arith>(&self, work: &mut Self::Work, i: usize, sums: &mut [Vector<T>]) {
+        let layout = self.gat.layout;
+        layout.tile_of(self.score.target.row(i), &mut work.tile);
+        work.target.begin(layout, self.given, i);
+        sums.fill([T::Sum::ZERO; LANES]);
+    }
+
+    #[inline(always)]
+    fn entries<M: Arith>(
+        &self,
+        work: &mut Self::Work,
+        entries: Range<usize>,
+        sums: &mut [Vector<T>],
+        own: &mut PerEntry<'_, T>,
+    ) {
+        let (layout, a, n) = (self.gat.layout, self.gat.a, entries.len());
+        let used = layout.score_vectors(n);
+        let Work { chunk, slopes, rows, target, tile, .. } = work;
+        let at = (a.cols, entries.clone());
+        layout.gather_slots(&self.score.source, 0, at.clone(), &mut chunk.scores);
+        layout.gather(self.gat.source, at, rows);
+        self.score.raw((a, entries.clone()), tile, &mut chunk.scores);
+        self.score.activate(&mut chunk.scores[..used], slopes);
+        layout.repeat(&target.lse[..tile.len()], &mut chunk.lse[..used]);
+        if own.asked_for() {
+            layout.repeat(&target.delta[..tile.len()], &mut chunk.delta[..used]);
+            let term = Times { layout, rows, own: &target.grad };
+            layout.reduce((&mut chunk.dots, n), &term);
+        }
+        chunk.differentiate::<M, T>(layout, &self.score.edges, (a, entries.clone()));
+        if own.asked_for() {
+            scale(&mut chunk.dots[..used], slopes);
+            store_scores(layout, entries, &chunk.dots, own);
+        }
+        scale(&mut chunk.scores[..used], slopes);
+        scale(&mut chunk.dropped[..used], slopes);
+        let (slope_sum, values) = sums.split_at_mut(layout.tile_vectors());
+        layout.set_after(&mut chunk.scores, n, T::Sum::ZERO);
+        layout.add_to_tile(&chunk.scores[..used], slope_sum);
+        let add = AddRows(layout, &rows[..]);
+        layout.accumulate(values, (&chunk.dropped, n), &add);
+    }
+
+    #[inline(always)]
+    fn finish<M: Arith>(
+        &self,
+        work: &mut Self::Work,
+        i: usize,
+        sums: Sums<'_, T::Sum>,
+        out: OutRow<'_, T>,
+    ) {
+        let (layout, tile) = (self.gat.layout, self.gat.layout.tile_vectors());
+        let Work { chunk, target, own, .. } = work;
+        let (slope_sum, values) = sums.row.split_at_mut(tile);
+        layout.fold_sum(slope_sum);
+        let d = &mut chunk.dots;
+        layout.reduce((d, 1), &Times { layout, rows: values, own: &target.grad });
+        for ((d, sum), delta) in d.iter_mut().zip(slope_sum.iter()).zip(&target.delta) {
+            for l in 0..LANES {
+                d[l] = M::mul_add(-sum[l], delta[l], d[l]);
+            }
+        }
+        let (t, rest) = out.stats.split_at_mut(layout.slots);
+        t.copy_from_slice(self.score.target.row(i));
+        target.store(layout, rest);
+        rest[2 * layout.slots..].copy_from_slice(&d.as_flattened()[..layout.slots]);
+
+        layout.load(self.gat.target.unwrap_or(self.gat.source), i, own, 0);
+        layout.accumulate(sums.totals, (d, 1), &AddRows(layout, own));
+        let [x, _] = out.features;
+        if !x.is_empty() {
+            layout.accumulate(values, (d, 1), &Weighted(self.vectors));
+            layout.store(values, x);
+        }
+    }
+}
+
+/// `x·by`, vector by vector.
+#[inline(always)]
+fn scale<F: Real>(x: &mut [Lanes<F>], by: &[Lanes<F>]) {
+    for (x, by) in x.iter_mut().zip(by) {
+        *x = mul(x, by);
+    }
+}
+
+/// The backward pass over sources.
+pub(super) struct Sources<'a, T: Stored> {
+    pub score: &'a GatScore<'a, T>,
+    pub gat: &'a Gat<'a, T>,
+    pub given: &'a Given<'a, T>,
+    /// Those of targets, those of sources.
+    pub vectors: [&'a [Vector<T>]; 2],
+    /// `t`, `lse`, `δ` and the gradient of `t_h·x_ih` of each target.
+    pub stats: &'a Slots<T::Sum>,
+}
+
+impl<T: Stored> Pass<T> for Sources<'_, T> {
+    type Work = Work<T::Sum>;
+
+    fn work(&self) -> Self::Work {
+        Work::new(self.gat.layout)
+    }
+
+    fn adjacency(&self) -> CsrView<'_> {
+        self.given.transpose
+    }
+
+    fn sizes(&self) -> Sizes {
+        let layout = self.gat.layout;
+        let sums = layout.tile_vectors() + layout.vectors;
+        Sizes { chunk: layout.chunk(), sums, totals: layout.vectors }
+    }
+
+    #[inline(always)]
+    fn begin<M: Arith>(&self, work: &mut Self::Work, j: usize, sums: &mut [Vector<T>]) {
+        let layout = self.gat.layout;
+        layout.tile_of(self.score.source.row(j), &mut work.tile);
+        layout.load(self.gat.source, j, &mut work.own, 0);
+        sums.fill([T::Sum::ZERO; LANES]);
+    }
+
+    #[inline(always)]
+    fn entries<M: Arith>(
+        &self,
+        work: &mut Self::Work,
+        entries: Range<usize>,
+        sums: &mut [Vector<T>],
+        _: &mut PerEntry<'_, T>,
+    ) {
+        let (layout, a, n) = (self.gat.layout, self.given.transpose, entries.len());
+        let used = layout.score_vectors(n);
+        let Work { chunk, slopes, rows, tile, own, .. } = work;
+        let at = (a.cols, entries.clone());
+        layout.gather_slots(self.stats, 0, at.clone(), &mut chunk.scores);
+        layout.gather_slots(self.stats, 1, at.clone(), &mut chunk.lse);
+        layout.gather_slots(self.stats, 2, at.clone(), &mut chunk.delta);
+        layout.gather(self.given.grad, at, rows);
+        self.score.raw((a, entries.clone()), tile, &mut chunk.scores);
+        self.score.activate(&mut chunk.scores[..used], slopes);
+        layout.reduce((&mut chunk.dots, n), &Times { layout, rows, own });
+        chunk.differentiate::<M, T>(layout, &self.score.edges, (a, entries));
+        scale(&mut chunk.dots[..used], slopes);
+        layout.set_after(&mut chunk.dots, n, T::Sum::ZERO);
+        let (score_sum, values) = sums.split_at_mut(layout.tile_vectors());
+        layout.add_to_tile(&chunk.dots[..used], score_sum);
+        let add = AddRows(layout, &rows[..]);
+        layout.accumulate(values, (&chunk.dropped, n), &add);
+    }
+
+    #[inline(always)]
+    fn finish<M: Arith>(
+        &self,
+        work: &mut Self::Work,
+        j: usize,
+        sums: Sums<'_, T::Sum>,
+        out: OutRow<'_, T>,
+    ) {
+        let (layout, tile) = (self.gat.layout, self.gat.layout.tile_vectors());
+        let Work { chunk, own, .. } = work;
+        let (score_sum, values) = sums.row.split_at_mut(tile);
+        layout.fold_sum(score_sum);
+        let d = &mut chunk.dots;
+        d[..tile].copy_from_slice(score_sum);
+        layout.accumulate(sums.totals, (d, 1), &AddRows(layout, own));
+        let [t, u] = self.vectors;
+        layout.accumulate(values, (d, 1), &AddRows(layout, u));
+        if self.gat.target.is_none() {
+            let of_target = &self.stats.row(j)[3 * layout.slots..];
+            layout.tile_of(of_target, &mut d[..tile]);
+            layout.accumulate(values, (d, 1), &AddRows(layout, t));
+        }
+        let [z, _] = out.features;
+        layout.store(values, z);
+    }
+}

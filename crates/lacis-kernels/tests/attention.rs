@@ -1,0 +1,537 @@
+//! [`lacis_kernels::attention`] against `lacis_core::reference`.
+
+use half::bf16;
+use lacis_core::reference as truth;
+use lacis_core::{Csr, CsrParts, Dense, Element, Rng, Threads};
+use lacis_kernels::attention::{
+    DotAttention, DotAttentionGrads, Dropout, Gat, GatGrads, GatV2, GatV2Grads, Given,
+};
+use lacis_kernels::{Isa, Mat, Stored};
+
+use crate::cases::{assert_close, bits, dense, longest_row, matrices, matrix, on_every_machine};
+
+const SLOPE: f64 = 0.2;
+const SCALE: f64 = 0.7;
+
+/// What a test tries.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    heads: usize,
+    channels: usize,
+    features: bool,
+    bias: bool,
+    dropout: bool,
+}
+
+impl Case {
+    fn plain(heads: usize, channels: usize) -> Self {
+        Case { heads, channels, features: false, bias: false, dropout: false }
+    }
+
+    fn full(heads: usize, channels: usize) -> Self {
+        Case { heads, channels, features: true, bias: true, dropout: true }
+    }
+
+    fn width(self) -> usize {
+        self.heads * self.channels
+    }
+
+    fn dropout(self) -> Option<Dropout> {
+        self.dropout.then(|| Dropout::new(0.4, 17).unwrap())
+    }
+}
+
+/// Rows of `x`, which are in the caller's order, in stored order.
+fn stored<T: Element>(a: &Csr, x: &Dense<T>) -> Dense<f64> {
+    let at = |e: usize| a.order().map_or(e, |order| order[e] as usize);
+    Dense::from_fn(x.n_rows(), x.n_cols(), |e, c| x.at(at(e), c))
+}
+
+/// The reverse.
+fn callers(a: &Csr, x: &Dense<f64>) -> Dense<f64> {
+    let mut out = Dense::zeros(x.n_rows(), x.n_cols());
+    for e in 0..x.n_rows() {
+        let at = a.order().map_or(e, |order| order[e] as usize);
+        out.row_mut(at).copy_from_slice(x.row(e));
+    }
+    out
+}
+
+/// Everything that an attention takes, in the caller's order.
+struct Inputs<T: Stored> {
+    target: Dense<T>,
+    source: Dense<T>,
+    values: Dense<T>,
+    vectors: [Dense<T::Sum>; 3],
+    features: Option<Dense<T>>,
+    bias: Option<Dense<T::Sum>>,
+    grad: Dense<T>,
+}
+
+/// The same for the reference.
+struct Wide {
+    target: Dense<f64>,
+    source: Dense<f64>,
+    values: Dense<f64>,
+    vectors: [Dense<f64>; 3],
+    features: Option<Dense<f64>>,
+    bias: Option<Dense<f64>>,
+    mask: Option<Dense<f64>>,
+    grad: Dense<f64>,
+}
+
+impl<T: Stored> Inputs<T> {
+    fn new(a: &Csr, case: Case) -> Self {
+        let (k, nnz) = (case.width(), a.nnz());
+        Inputs {
+            target: dense(a.n_rows(), k, 1),
+            source: dense(a.n_cols(), k, 2),
+            values: dense(a.n_cols(), k, 3),
+            vectors: [4, 5, 6].map(|seed| dense(case.heads, case.channels, seed)),
+            features: case.features.then(|| dense(nnz, k, 7)),
+            bias: case.bias.then(|| dense(nnz, case.heads, 8)),
+            grad: dense(a.n_rows(), k, 9),
+        }
+    }
+
+    fn wide(&self, a: &Csr, case: Case) -> Wide {
+        let mask = case.dropout().map(|dropout| {
+            let factor = |e: usize, h: usize| dropout.factor(e as u64, h as u32);
+            stored(a, &Dense::<f64>::from_fn(a.nnz(), case.heads, factor))
+        });
+        Wide {
+            target: self.target.cast(),
+            source: self.source.cast(),
+            values: self.values.cast(),
+            vectors: [0, 1, 2].map(|v| self.vectors[v].cast()),
+            features: self.features.as_ref().map(|f| stored(a, f)),
+            bias: self.bias.as_ref().map(|b| stored(a, b)),
+            mask,
+            grad: self.grad.cast(),
+        }
+    }
+}
+
+impl Wide {
+    fn edges(&self) -> truth::PerEdge<'_> {
+        truth::PerEdge {
+            features: self.features.as_ref(),
+            bias: self.bias.as_ref(),
+            mask: self.mask.as_ref(),
+        }
+    }
+}
+
+/// What rounding may cost: an epsilon for each number that is added, of magnitudes up to 4, in
+/// every factor; a result stored in bf16 is off by its epsilon, in the forward pass's result too.
+fn tolerance<T: Stored>(a: &Csr, case: Case, rows: f64) -> f64 {
+    let epsilon = match T::DTYPE {
+        lacis_core::DType::F64 => f64::EPSILON,
+        _ => f64::from(f32::EPSILON),
+    };
+    let added = longest_row(a) + longest_row(&a.transpose(&Threads::one()));
+    let magnitude = 16.0 * (case.channels as f64 + 8.0);
+    let sums = epsilon * added * magnitude * rows.max(1.0);
+    match T::DTYPE {
+        lacis_core::DType::Bf16 => sums + 2f64.powi(-8) * added * (case.channels as f64 + 4.0),
+        _ => sums,
+    }
+}
+
+/// Matrices filled with what must be overwritten.
+fn unset<T: Element>(n_rows: usize, n_cols: usize) -> Dense<T> {
+    Dense::from_fn(n_rows, n_cols, |_, _| f64::NAN)
+}
+
+/// Results of a run: wide copies to compare, and bits.
+#[derive(PartialEq)]
+struct Found {
+    bits: Vec<Vec<u8>>,
+    wide: Vec<Bits>,
+}
+
+/// Compares as bits, so that NaN equals NaN.
+struct Bits(Dense<f64>);
+
+impl PartialEq for Bits {
+    fn eq(&self, other: &Self) -> bool {
+        bits(&self.0) == bits(&other.0)
+    }
+}
+
+impl Found {
+    fn new() -> Self {
+        Found { bits: Vec::new(), wide: Vec::new() }
+    }
+
+    fn push<T: Element>(&mut self, x: &Dense<T>) {
+        self.bits.push(bits(x));
+        self.wide.push(Bits(x.cast()));
+    }
+}
+
+fn compare<T: Stored>(a: &Csr, case: Case, found: Vec<(Isa, Found)>, right: &[Dense<f64>]) {
+    let rows = a.nnz() as f64;
+    for (isa, found) in found {
+        assert_eq!(found.wide.len(), right.len());
+        for (at, (found, right)) in found.wide.iter().zip(right).enumerate() {
+            // The gradients of vectors add over all rows.
+            let over_rows = right.n_rows() == case.heads && right.n_cols() == case.channels;
+            let tolerance = tolerance::<T>(a, case, if over_rows { rows.sqrt() } else { 1.0 });
+            let what = format!("{} {case:?} {} output {at}", T::DTYPE as u8, isa.name());
+            assert_close(&found.0, right, tolerance, &what);
+        }
+    }
+}
+
+fn check_gat<T: Stored>(a: &Csr, case: Case, shared: bool) {
+    let inputs = Inputs::<T>::new(a, case);
+    let wide = inputs.wide(a, case);
+    let transpose = a.transpose_with_order(&Threads::one()).unwrap();
+    let reference = truth::Gat {
+        target: if shared { &wide.source } else { &wide.target },
+        source: &wide.source,
+        target_vectors: &wide.vectors[0],
+        source_vectors: &wide.vectors[1],
+        edge_vectors: case.features.then_some(&wide.vectors[2]),
+        edges: wide.edges(),
+        slope: SLOPE,
+    };
+    let y = reference.forward(a).unwrap();
+    let grads = reference.backward(a, &wide.grad).unwrap();
+    let source = if shared {
+        Dense::from_fn(y.n_rows(), y.n_cols(), |i, c| grads.source.at(i, c) + grads.target.at(i, c))
+    } else {
+        grads.source
+    };
+    let mut right = vec![y, source, grads.target_vectors, grads.source_vectors];
+    right.push(callers(a, &grads.bias));
+    if let Some((features, vectors)) = &grads.edge {
+        right.extend([callers(a, features), vectors.clone()]);
+    }
+    if !shared {
+        right.push(grads.target);
+    }
+    let [t, u, w] = [0, 1, 2].map(|v| Mat::from(&inputs.vectors[v]));
+    let mut gat = Gat::new(a.view(), &inputs.source, [t, u], SLOPE).unwrap();
+    if !shared {
+        gat = gat.with_target(&inputs.target).unwrap();
+    }
+    if let Some(features) = &inputs.features {
+        gat = gat.with_features(features, w).unwrap();
+    }
+    if let Some(bias) = &inputs.bias {
+        gat = gat.with_bias(bias).unwrap();
+    }
+    if let Some(dropout) = case.dropout() {
+        gat = gat.with_dropout(dropout);
+    }
+    let found = on_every_machine(|isa, threads| {
+        run_gat(isa, &gat, (a, &transpose), (&inputs, case, shared), threads)
+    });
+    compare::<T>(a, case, found, &right);
+}
+
+fn run_gat<T: Stored>(
+    isa: Isa,
+    gat: &Gat<'_, T>,
+    (a, transpose): (&Csr, &Csr),
+    (inputs, case, shared): (&Inputs<T>, Case, bool),
+    threads: &Threads,
+) -> Found {
+    let (n, m, nnz, k) = (a.n_rows(), a.n_cols(), a.nnz(), case.width());
+    let (mut y, mut lse) = (unset::<T>(n, k), unset::<T::Sum>(n, case.heads));
+    gat.forward(isa, (&mut y, &mut lse), threads).unwrap();
+    let mut source = unset(m, k);
+    let mut target = unset(n, k);
+    let [mut t, mut u, mut w] = [0; 3].map(|_| unset(case.heads, case.channels));
+    let (mut features, mut bias) = (unset(nnz, k), unset(nnz, case.heads));
+    let (grad, view) = ((&inputs.grad).into(), transpose.view());
+    let given = Given { transpose: view, y: (&y).into(), lse: (&lse).into(), grad };
+    let grads = GatGrads {
+        source: (&mut source).into(),
+        target: (!shared).then_some((&mut target).into()),
+        target_vectors: (&mut t).into(),
+        source_vectors: (&mut u).into(),
+        edge_vectors: case.features.then_some((&mut w).into()),
+        features: case.features.then_some((&mut features).into()),
+        bias: Some((&mut bias).into()),
+    };
+    gat.backward(isa, &given, grads, threads).unwrap();
+    let mut found = Found::new();
+    found.push(&y);
+    found.push(&source);
+    found.push(&t);
+    found.push(&u);
+    found.push(&bias);
+    if case.features {
+        found.push(&features);
+        found.push(&w);
+    }
+    if !shared {
+        found.push(&target);
+    }
+    found
+}
+
+fn check_gatv2<T: Stored>(a: &Csr, case: Case) {
+    let inputs = Inputs::<T>::new(a, case);
+    let wide = inputs.wide(a, case);
+    let transpose = a.transpose_with_order(&Threads::one()).unwrap();
+    let reference = truth::GatV2 {
+        target: &wide.target,
+        source: &wide.source,
+        vectors: &wide.vectors[0],
+        edges: wide.edges(),
+        slope: SLOPE,
+    };
+    let y = reference.forward(a).unwrap();
+    let grads = reference.backward(a, &wide.grad).unwrap();
+    let (features, bias) = (callers(a, &grads.features), callers(a, &grads.bias));
+    let right = [y, grads.target, grads.source, grads.vectors, features, bias];
+    let ends = [Mat::from(&inputs.target), Mat::from(&inputs.source)];
+    let mut gat = GatV2::new(a.view(), ends, &inputs.vectors[0], SLOPE).unwrap();
+    if let Some(features) = &inputs.features {
+        gat = gat.with_features(features).unwrap();
+    }
+    if let Some(bias) = &inputs.bias {
+        gat = gat.with_bias(bias).unwrap();
+    }
+    if let Some(dropout) = case.dropout() {
+        gat = gat.with_dropout(dropout);
+    }
+    let found = on_every_machine(|isa, threads| {
+        let (n, m, nnz, k) = (a.n_rows(), a.n_cols(), a.nnz(), case.width());
+        let (mut y, mut lse) = (unset::<T>(n, k), unset::<T::Sum>(n, case.heads));
+        gat.forward(isa, (&mut y, &mut lse), threads).unwrap();
+        let (mut target, mut source, mut features) = (unset(n, k), unset(m, k), unset(nnz, k));
+        let (mut vectors, mut bias) = (unset(case.heads, case.channels), unset(nnz, case.heads));
+        let (grad, view) = ((&inputs.grad).into(), transpose.view());
+        let given = Given { transpose: view, y: (&y).into(), lse: (&lse).into(), grad };
+        let grads = GatV2Grads {
+            target: (&mut target).into(),
+            source: (&mut source).into(),
+            vectors: (&mut vectors).into(),
+            features: Some((&mut features).into()),
+            bias: Some((&mut bias).into()),
+        };
+        gat.backward(isa, &given, grads, threads).unwrap();
+        let mut found = Found::new();
+        [&y, &target, &source].into_iter().for_each(|x| found.push(x));
+        found.push(&vectors);
+        found.push(&features);
+        found.push(&bias);
+        found
+    });
+    compare::<T>(a, case, found, &right);
+}
+
+fn check_dot<T: Stored>(a: &Csr, case: Case) {
+    let inputs = Inputs::<T>::new(a, case);
+    let wide = inputs.wide(a, case);
+    let transpose = a.transpose_with_order(&Threads::one()).unwrap();
+    let reference = truth::DotAttention {
+        queries: &wide.target,
+        keys: &wide.source,
+        values: &wide.values,
+        heads: case.heads,
+        scale: SCALE,
+        edges: wide.edges(),
+    };
+    let y = reference.forward(a).unwrap();
+    let grads = reference.backward(a, &wide.grad).unwrap();
+    let mut right = vec![y, grads.queries, grads.keys, grads.values, callers(a, &grads.bias)];
+    right.extend(grads.features.as_ref().map(|features| callers(a, features)));
+    let ends = [&inputs.target, &inputs.source, &inputs.values].map(Mat::from);
+    let mut dot = DotAttention::new(a.view(), ends, case.heads, SCALE).unwrap();
+    if let Some(features) = &inputs.features {
+        dot = dot.with_features(features).unwrap();
+    }
+    if let Some(bias) = &inputs.bias {
+        dot = dot.with_bias(bias).unwrap();
+    }
+    if let Some(dropout) = case.dropout() {
+        dot = dot.with_dropout(dropout);
+    }
+    let found = on_every_machine(|isa, threads| {
+        let (n, m, nnz, k) = (a.n_rows(), a.n_cols(), a.nnz(), case.width());
+        let (mut y, mut lse) = (unset::<T>(n, k), unset::<T::Sum>(n, case.heads));
+        dot.forward(isa, (&mut y, &mut lse), threads).unwrap();
+        let [mut queries, mut keys, mut values, mut features] =
+            [n, m, m, nnz].map(|rows| unset(rows, k));
+        let mut bias = unset(nnz, case.heads);
+        let (grad, view) = ((&inputs.grad).into(), transpose.view());
+        let given = Given { transpose: view, y: (&y).into(), lse: (&lse).into(), grad };
+        let grads = DotAttentionGrads {
+            queries: (&mut queries).into(),
+            keys: (&mut keys).into(),
+            values: (&mut values).into(),
+            features: case.features.then_some((&mut features).into()),
+            bias: Some((&mut bias).into()),
+        };
+        dot.backward(isa, &given, grads, threads).unwrap();
+        let mut found = Found::new();
+        [&y, &queries, &keys, &values].into_iter().for_each(|x| found.push(x));
+        found.push(&bias);
+        if case.features {
+            found.push(&features);
+        }
+        found
+    });
+    compare::<T>(a, case, found, &right);
+}
+
+fn check_all<T: Stored>(a: &Csr, case: Case) {
+    check_gat::<T>(a, case, false);
+    if a.n_rows() == a.n_cols() {
+        check_gat::<T>(a, case, true);
+    }
+    check_gatv2::<T>(a, case);
+    check_dot::<T>(a, case);
+}
+
+/// The matrix with a caller's order that is not the stored one.
+fn shuffled(a: &Csr) -> Csr {
+    let mut order: Vec<u32> = (0..a.nnz() as u32).collect();
+    Rng::new(5, "order").stream(0).shuffle(&mut order);
+    let parts = CsrParts { order: Some(order.into()), ..a.parts().clone() };
+    Csr::new(parts, &Threads::one()).unwrap()
+}
+
+#[test]
+fn widths_and_heads() {
+    let a = matrix(9, 9, 40, false);
+    for heads in [1, 2, 3, 8, 17] {
+        for channels in [1, 2, 3, 4, 5, 8, 13, 16, 17, 41] {
+            check_all::<f32>(&a, Case::plain(heads, channels));
+        }
+    }
+}
+
+#[test]
+fn everything_per_edge() {
+    let a = shuffled(&matrix(13, 11, 60, false));
+    for (heads, channels) in [(1, 1), (1, 41), (2, 3), (3, 16), (8, 4), (5, 9), (17, 2)] {
+        check_all::<f32>(&a, Case::full(heads, channels));
+        for part in 0..3 {
+            let case = Case {
+                features: part == 0,
+                bias: part == 1,
+                dropout: part == 2,
+                ..Case::plain(heads, channels)
+            };
+            check_all::<f32>(&a, case);
+        }
+    }
+}
+
+#[test]
+fn every_number_type() {
+    for (heads, channels) in [(1, 5), (4, 4), (3, 7), (2, 32)] {
+        for case in [Case::plain(heads, channels), Case::full(heads, channels)] {
+            let a = matrix(13, 11, 60, false);
+            check_all::<f64>(&a, case);
+            check_all::<bf16>(&a, case);
+        }
+    }
+}
+
+#[test]
+fn small_and_empty_matrices() {
+    for a in matrices(true) {
+        check_all::<f32>(&a, Case::full(2, 3));
+        check_all::<f32>(&a, Case::plain(1, 20));
+        check_all::<f32>(&shuffled(&a), Case::full(4, 8));
+    }
+}
+
+#[test]
+fn many_slices_and_a_row_in_parts() {
+    let a = matrix(300, 200, 130_000, false);
+    let case = Case { dropout: true, ..Case::plain(2, 3) };
+    check_all::<f32>(&a, case);
+}
+
+#[test]
+fn what_is_not_a_number_stays_in_its_rows() {
+    let a = matrix(9, 9, 40, false);
+    let case = Case::plain(2, 5);
+    let mut inputs = Inputs::<f32>::new(&a, case);
+    inputs.source.row_mut(3)[7] = f32::NAN;
+    let wide = inputs.wide(&a, case);
+    let (edges, slope) = (wide.edges(), SLOPE);
+    let reference = truth::GatV2 {
+        target: &wide.target,
+        source: &wide.source,
+        vectors: &wide.vectors[0],
+        edges,
+        slope,
+    };
+    let right = reference.forward(&a).unwrap();
+    assert!(right.rows().flatten().any(|x| x.is_nan()));
+    assert!(right.rows().flatten().any(|x| *x > 0.0));
+    let ends = [Mat::from(&inputs.target), Mat::from(&inputs.source)];
+    let gat = GatV2::new(a.view(), ends, &inputs.vectors[0], SLOPE).unwrap();
+    for isa in Isa::available() {
+        let (mut y, mut lse) = (unset::<f32>(9, 10), unset::<f32>(9, 2));
+        gat.forward(isa, (&mut y, &mut lse), &Threads::one()).unwrap();
+        assert_close(&y, &right, tolerance::<f32>(&a, case, 1.0), isa.name());
+    }
+}
+
+#[test]
+fn dropout_keeps_the_mean() {
+    let dropout = Dropout::new(0.3, 5).unwrap();
+    let factors: Vec<f64> = (0..10_000).map(|n| dropout.factor(n / 10, (n % 10) as u32)).collect();
+    let mean = factors.iter().sum::<f64>() / 1e4;
+    assert!((mean - 1.0).abs() < 0.03, "{mean}");
+    assert!(factors.iter().all(|&f| f == 0.0 || f == 1.0 / 0.7));
+    assert!(Dropout::new(1.1, 5).is_err());
+    assert!(Dropout::new(f64::NAN, 5).is_err());
+    assert_eq!(Dropout::new(1.0, 5).unwrap().factor(3, 1), 0.0);
+    assert_eq!(Dropout::new(0.0, 5).unwrap().factor(3, 1), 1.0);
+}
+
+#[test]
+fn sizes_are_checked() {
+    let a = matrix(5, 4, 10, false);
+    let case = Case::full(2, 3);
+    let inputs = Inputs::<f32>::new(&a, case);
+    let wrong: Dense = Dense::zeros(3, 7);
+    let [t, u, w] = [0, 1, 2].map(|v| Mat::from(&inputs.vectors[v]));
+    let new = |source| Gat::<f32>::new(a.view(), source, [t, u], SLOPE);
+    assert!(new(&wrong).is_err());
+    let gat = new(&inputs.source).unwrap();
+    assert!(gat.with_target(&wrong).is_err());
+    assert!(gat.with_bias(&wrong).is_err());
+    assert!(gat.with_features(&wrong, w).is_err());
+    let (mut y, mut lse): (Dense, Dense) = (Dense::zeros(5, 6), Dense::zeros(5, 2));
+    let (isa, threads) = (Isa::best(), Threads::one());
+    // Five targets and four sources cannot share features.
+    assert!(gat.forward(isa, (&mut y, &mut lse), &threads).is_err());
+    let gat = gat.with_target(&inputs.target).unwrap();
+    assert!(gat.forward(isa, (&mut Dense::zeros(5, 5), &mut lse), &threads).is_err());
+    assert!(gat.forward(isa, (&mut y, &mut Dense::zeros(5, 1)), &threads).is_err());
+    assert!(gat.forward(isa, (&mut y, &mut lse), &threads).is_ok());
+    assert!(GatV2::new(a.view(), [(&wrong).into(), (&inputs.source).into()], t, SLOPE).is_err());
+    let ends = [Mat::from(&inputs.target), Mat::from(&inputs.source), Mat::from(&inputs.values)];
+    assert!(DotAttention::new(a.view(), ends, 4, SCALE).is_err());
+    assert!(DotAttention::new(a.view(), ends, 0, SCALE).is_err());
+    assert!(DotAttention::new(a.view(), [ends[0]; 3], 2, SCALE).is_err());
+    // Dropout needs to know the edges by their positions.
+    let dropout = Dropout::new(0.5, 1).unwrap();
+    let gatv2 = GatV2::new(a.view(), [ends[0], ends[1]], t, SLOPE).unwrap().with_dropout(dropout);
+    let transpose = a.transpose(&threads);
+    let (grad, view) = ((&inputs.grad).into(), transpose.view());
+    let given = Given { transpose: view, y: (&y).into(), lse: (&lse).into(), grad };
+    let [mut dx, mut dz, mut dv]: [Dense; 3] =
+        [Dense::zeros(5, 6), Dense::zeros(4, 6), Dense::zeros(2, 3)];
+    let grads = GatV2Grads {
+        target: (&mut dx).into(),
+        source: (&mut dz).into(),
+        vectors: (&mut dv).into(),
+        features: None,
+        bias: None,
+    };
+    assert!(gatv2.backward(isa, &given, grads, &threads).is_err());
+}
