@@ -7,6 +7,7 @@
 //! To add one: a file with a type that implements [`Problem`], a line in [`OPERATIONS`], and its
 //! kernels in [`lacis_kernels::profile::TABLES`].
 
+mod attention;
 mod edges;
 mod gemm;
 pub mod measure;
@@ -52,6 +53,7 @@ pub static OPERATIONS: &[Operation] = &[
     gemm::ADDMM,
     edges::SDDMM,
     edges::EDGE_SOFTMAX,
+    attention::OPERATION,
     select::OPERATION,
     segments::INDEX_ADD,
     segments::SCATTER_ADD,
@@ -75,7 +77,17 @@ macro_rules! by_dtype {
         }
     };
 }
-use by_dtype;
+/// The same where only single precision is measured: every other type would be compiled once more
+/// for each kernel and instruction set.
+macro_rules! in_single {
+    ($setting:expr, $problem:ident $(, $more:expr)*) => {
+        match $setting.form.dtype {
+            DType::F32 => Ok(Box::new($problem::<f32>::new($setting $(, $more)*)?)),
+            _ => Err(lacis_core::Error::argument("dtype", "only f32 is measured here")),
+        }
+    };
+}
+use {by_dtype, in_single};
 
 /// What an operation is asked to do, whatever the graph and the width.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -27,6 +27,7 @@ pub static TABLES: &[Table] = &[
     dense("addmm"),
     only("sddmm", || vec!["sddmm.csr.entries"], |_, _| "sddmm.csr.entries"),
     only("edge_softmax", || vec!["edge_softmax.csr.rows"], |_, _| "edge_softmax.csr.rows"),
+    only("attention", || vec!["attention.csr.rows"], |_, _| "attention.csr.rows"),
     only("index_select", || vec!["index_select.rows"], |_, _| "index_select.rows"),
     by_index("index_add"),
     by_index("scatter_add"),

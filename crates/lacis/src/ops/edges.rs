@@ -9,7 +9,7 @@ use lacis_kernels::{Isa, Stored, edge_softmax, sddmm};
 use super::numbers::Numbers;
 use super::sample::{off, rows_of, spread};
 use super::spmm::picked;
-use super::{Form, Operation, Problem, Sample, Setting, Volume, by_dtype};
+use super::{Form, Operation, Problem, Sample, Setting, Volume, in_single};
 
 pub(super) const SDDMM: Operation = Operation {
     id: "sddmm",
@@ -17,7 +17,7 @@ pub(super) const SDDMM: Operation = Operation {
     unit: "entry",
     forms: &[Form::PLAIN],
     outer: &[],
-    prepare: |setting| by_dtype!(setting, Dots),
+    prepare: |setting| in_single!(setting, Dots),
 };
 
 pub(super) const EDGE_SOFTMAX: Operation = Operation {
@@ -26,7 +26,7 @@ pub(super) const EDGE_SOFTMAX: Operation = Operation {
     unit: "entry",
     forms: &[Form::PLAIN],
     outer: &[],
-    prepare: |setting| by_dtype!(setting, Softmax),
+    prepare: |setting| in_single!(setting, Softmax),
 };
 
 struct Dots<'a, T: Stored> {

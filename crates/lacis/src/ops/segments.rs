@@ -9,7 +9,7 @@ use lacis_kernels::{Isa, Stored};
 
 use super::numbers::Numbers;
 use super::sample::{off, spread};
-use super::{Form, Operation, Problem, Sample, Setting, Volume, by_dtype};
+use super::{Form, Operation, Problem, Sample, Setting, Volume, in_single};
 
 const ALONG_COLUMNS: Form = Form { axis: 1, ..Form::PLAIN };
 const BOTH: &[Form] = &[Form::PLAIN, ALONG_COLUMNS];
@@ -20,13 +20,13 @@ pub(super) const INDEX_ADD: Operation = Operation {
     unit: "entry",
     forms: BOTH,
     outer: &[],
-    prepare: |setting| by_dtype!(setting, Reduction, By::Onto, Reduce::Sum),
+    prepare: |setting| in_single!(setting, Reduction, By::Onto, Reduce::Sum),
 };
 
 pub(super) const SCATTER_ADD: Operation = Operation {
     id: "scatter_add",
     about: "rows (or columns) added by an index in any order",
-    prepare: |setting| by_dtype!(setting, Reduction, By::Index, Reduce::Sum),
+    prepare: |setting| in_single!(setting, Reduction, By::Index, Reduce::Sum),
     ..INDEX_ADD
 };
 
@@ -34,7 +34,7 @@ pub(super) const SCATTER_MEAN: Operation = Operation {
     id: "scatter_mean",
     about: "the mean of rows (or columns) by an index in any order",
     forms: &[Form::reducing(Reduce::Mean)],
-    prepare: |setting| by_dtype!(setting, Reduction, By::Index, Reduce::Mean),
+    prepare: |setting| in_single!(setting, Reduction, By::Index, Reduce::Mean),
     ..INDEX_ADD
 };
 
@@ -42,7 +42,7 @@ pub(super) const SCATTER_MAX: Operation = Operation {
     id: "scatter_max",
     about: "the largest of rows (or columns) by an index in any order",
     forms: &[Form::reducing(Reduce::Max)],
-    prepare: |setting| by_dtype!(setting, Reduction, By::Index, Reduce::Max),
+    prepare: |setting| in_single!(setting, Reduction, By::Index, Reduce::Max),
     ..INDEX_ADD
 };
 
@@ -50,7 +50,7 @@ pub(super) const SCATTER_MIN: Operation = Operation {
     id: "scatter_min",
     about: "the smallest of rows (or columns) by an index in any order",
     forms: &[Form::reducing(Reduce::Min)],
-    prepare: |setting| by_dtype!(setting, Reduction, By::Index, Reduce::Min),
+    prepare: |setting| in_single!(setting, Reduction, By::Index, Reduce::Min),
     ..INDEX_ADD
 };
 
@@ -58,14 +58,14 @@ pub(super) const SCATTER_MUL: Operation = Operation {
     id: "scatter_mul",
     about: "the product of rows (or columns) by an index in any order",
     forms: &[Form::reducing(Reduce::Mul)],
-    prepare: |setting| by_dtype!(setting, Reduction, By::Index, Reduce::Mul),
+    prepare: |setting| in_single!(setting, Reduction, By::Index, Reduce::Mul),
     ..INDEX_ADD
 };
 
 pub(super) const SEGMENT_SUM: Operation = Operation {
     id: "segment_sum",
     about: "rows (or columns) added by segment, one after another",
-    prepare: |setting| by_dtype!(setting, Reduction, By::Pointers, Reduce::Sum),
+    prepare: |setting| in_single!(setting, Reduction, By::Pointers, Reduce::Sum),
     ..INDEX_ADD
 };
 
@@ -73,7 +73,7 @@ pub(super) const SEGMENT_MEAN: Operation = Operation {
     id: "segment_mean",
     about: "the mean of rows (or columns) by segment",
     forms: &[Form::reducing(Reduce::Mean)],
-    prepare: |setting| by_dtype!(setting, Reduction, By::Pointers, Reduce::Mean),
+    prepare: |setting| in_single!(setting, Reduction, By::Pointers, Reduce::Mean),
     ..INDEX_ADD
 };
 
@@ -81,7 +81,7 @@ pub(super) const SEGMENT_MAX: Operation = Operation {
     id: "segment_max",
     about: "the largest of rows (or columns) by segment",
     forms: &[Form::reducing(Reduce::Max)],
-    prepare: |setting| by_dtype!(setting, Reduction, By::Pointers, Reduce::Max),
+    prepare: |setting| in_single!(setting, Reduction, By::Pointers, Reduce::Max),
     ..INDEX_ADD
 };
 
@@ -89,7 +89,7 @@ pub(super) const SEGMENT_MIN: Operation = Operation {
     id: "segment_min",
     about: "the smallest of rows (or columns) by segment",
     forms: &[Form::reducing(Reduce::Min)],
-    prepare: |setting| by_dtype!(setting, Reduction, By::Pointers, Reduce::Min),
+    prepare: |setting| in_single!(setting, Reduction, By::Pointers, Reduce::Min),
     ..INDEX_ADD
 };
 
