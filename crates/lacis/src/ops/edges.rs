@@ -1,5 +1,5 @@
-//! `sddmm`, a number for every edge from the rows at its ends, and `edge_softmax`, over the edges of
-//! each node.
+//! `sddmm`, a number for every edge from the rows at its ends, and `edge_softmax`, over the edges
+//! of each node.
 
 use lacis_core::reference::{EdgeOp, edge_softmax as true_softmax, sddmm as true_sddmm};
 use lacis_core::{Csr, DType, Dense, Element, Graph, Result, Threads};
@@ -63,10 +63,9 @@ impl<T: Stored> Problem for Dots<'_, T> {
     }
 
     fn sample(&self) -> Result<Sample> {
-        let (view, k) = (self.a.view(), self.u.n_cols());
+        let k = self.u.n_cols();
         let rows = spread(self.a.nnz(), k);
         let ends: Vec<(usize, usize)> = rows.iter().map(|&e| ends_of(self.a, e)).collect();
-        debug_assert_eq!(view.cols.len(), self.a.nnz());
         let matching: Vec<(u32, u32)> = (0..rows.len() as u32).map(|s| (s, s)).collect();
         let small = Graph::from_edges(rows.len(), &matching)?;
         let dots = |of: fn(f64) -> f64| {
