@@ -47,7 +47,17 @@ pub fn run(verb: &BenchVerb, global: &Global, out: &Out, stop: &Stop) -> Outcome
     let peers = Peers::start(args, &graph, desk.threads.count(), out)?;
     let form = form(args, &graph)?;
     let title = (set.name(), args.graph.as_str());
-    let mut bench = Bench { desk: &desk, stop, graph, form, args, title, peers, lines: Vec::new() };
+    let mut bench = Bench {
+        desk: &desk,
+        stop,
+        graph,
+        form,
+        args,
+        title,
+        peers,
+        lines: Vec::new(),
+        said: Vec::new(),
+    };
     bench.head()?;
     for op in ops {
         let profile = profile_for(op, &path, &desk)?;
@@ -136,6 +146,8 @@ struct Bench<'a> {
     title: (&'a str, &'a str),
     peers: Peers,
     lines: Vec<Value>,
+    /// What has been said, to say it once.
+    said: Vec<String>,
 }
 
 /// Who takes turns on a problem, and what to call them.
@@ -241,11 +253,10 @@ impl Bench<'_> {
             };
             let engine = self.peers.name(peer).to_owned();
             match self.peers.prepare(peer, &task) {
-                Err(why) => self.desk.out.note(format_args!("{engine} is left out: {why}")),
+                Err(why) => self.once(format!("{engine} is left out: {why}")),
                 Ok(ready) => match sample.check(&ready.rows) {
                     Err(wrong) => {
-                        let note = format!("{engine} is left out: {} {wrong}", ready.kernel);
-                        self.desk.out.note(note);
+                        self.once(format!("{engine} is left out: {} {wrong}", ready.kernel));
                     }
                     Ok(()) => turns.push(Turn {
                         who: Who::Peer(peer),
@@ -258,6 +269,13 @@ impl Bench<'_> {
             }
         }
         Ok(turns)
+    }
+
+    fn once(&mut self, note: String) {
+        if !self.said.contains(&note) {
+            self.desk.out.note(&note);
+            self.said.push(note);
+        }
     }
 
     fn seconds(&mut self, turn: &Turn, problem: &mut dyn Problem) -> lacis::Result<f64> {
