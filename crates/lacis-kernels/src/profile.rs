@@ -211,7 +211,10 @@ impl Profile {
     pub fn samples(&self, op: &str) -> &[Sample] {
         // Another section may know an operation that the largest one does not.
         let known = self.sections.iter().filter_map(|s| Some((s.threads, s.ops.get(op)?)));
-        known.max_by_key(|(threads, _)| *threads).map_or(&[], |(_, samples)| &samples[..])
+        match known.max_by_key(|(threads, _)| *threads) {
+            Some((_, samples)) => samples,
+            None => table(op).and_then(|table| table.like).map_or(&[], |op| self.samples(op)),
+        }
     }
 
     /// Puts a section in its place; what it measured again replaces what was there.

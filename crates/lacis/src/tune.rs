@@ -20,7 +20,7 @@ use std::time::Instant;
 use lacis_core::{Csr, Result};
 use lacis_data::Job;
 use lacis_kernels::Isa;
-use lacis_kernels::profile::{Profile, Sample, Section};
+use lacis_kernels::profile::{Profile, Sample, Section, table};
 
 use crate::machine::this_machine;
 use crate::ops::measure::{Contestant, Timing, repeats};
@@ -52,7 +52,7 @@ pub enum Detail {
 impl Effort {
     /// Half a minute at most.
     pub fn quick() -> Self {
-        Effort { seconds: 18.0, detail: Detail::Quick, only: None }
+        Effort { seconds: 21.0, detail: Detail::Quick, only: None }
     }
 
     /// Five minutes at most.
@@ -62,7 +62,8 @@ impl Effort {
 
     /// What a command that needs one operation can afford: three seconds at most.
     pub fn needed(op: &'static str) -> Self {
-        Effort { seconds: 1.8, detail: Detail::Quick, only: Some(vec![op]) }
+        let measured = table(op).and_then(|table| table.like).unwrap_or(op);
+        Effort { seconds: 1.8, detail: Detail::Quick, only: Some(vec![measured]) }
     }
 }
 
@@ -93,7 +94,9 @@ pub fn tune(effort: &Effort, job: &Job<'_>) -> Result<Profile> {
             let set = lacis_data::open(case.graph, &quiet)?;
             graphs.insert(case.graph, set.graph().adjacency().as_ref().clone());
         }
-        let share = left / (cases.len() - done) as f64;
+        // Who has more kernels to choose from needs more time.
+        let weight = |case: &Case| case.op.kernels().len() as f64;
+        let share = left * weight(case) / cases[done..].iter().map(weight).sum::<f64>();
         if let Some(sample) = measured(case, &graphs[case.graph], share, job)? {
             section.ops.entry(case.op.id.to_owned()).or_default().push(sample);
         }

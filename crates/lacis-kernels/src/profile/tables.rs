@@ -7,6 +7,8 @@ use crate::{gemm, segment, spmm};
 pub struct Table {
     /// What the operation is called: `spmm`.
     pub op: &'static str,
+    /// Another operation with the same kernels, whose measurements stand for this one's.
+    pub like: Option<&'static str>,
     /// The names of its kernels, in the order of its table.
     pub kernels: fn() -> Vec<&'static str>,
     /// The kernel for a problem that nobody measured anything like.
@@ -17,34 +19,36 @@ pub struct Table {
 pub static TABLES: &[Table] = &[
     Table {
         op: "spmm",
+        like: None,
         kernels: || spmm::KERNELS.iter().map(|kernel| kernel.name).collect(),
         default: |point, machine| {
             let name = gathering(point, machine);
             named(spmm::KERNELS.iter().map(|kernel| kernel.name), name)
         },
     },
-    dense("matmul"),
-    dense("addmm"),
+    dense("matmul", None),
+    dense("addmm", Some("matmul")),
     only("sddmm", || vec!["sddmm.csr.entries"], |_, _| "sddmm.csr.entries"),
     only("edge_softmax", || vec!["edge_softmax.csr.rows"], |_, _| "edge_softmax.csr.rows"),
     only("attention", || vec!["attention.csr.rows"], |_, _| "attention.csr.rows"),
     only("index_select", || vec!["index_select.rows"], |_, _| "index_select.rows"),
-    by_index("index_add"),
-    by_index("scatter_add"),
-    by_index("scatter_mean"),
-    by_index("scatter_max"),
-    by_index("scatter_min"),
-    by_index("scatter_mul"),
-    by_index("segment_sum"),
-    by_index("segment_mean"),
-    by_index("segment_max"),
-    by_index("segment_min"),
+    by_index("index_add", Some("scatter_add")),
+    by_index("scatter_add", None),
+    by_index("scatter_mean", Some("scatter_add")),
+    by_index("scatter_max", None),
+    by_index("scatter_min", Some("scatter_max")),
+    by_index("scatter_mul", Some("scatter_max")),
+    by_index("segment_sum", None),
+    by_index("segment_mean", Some("segment_sum")),
+    by_index("segment_max", None),
+    by_index("segment_min", Some("segment_max")),
 ];
 
 /// Dense products.
-const fn dense(op: &'static str) -> Table {
+const fn dense(op: &'static str, like: Option<&'static str>) -> Table {
     Table {
         op,
+        like,
         kernels: || gemm::KERNELS.iter().map(|kernel| kernel.name).collect(),
         default: |point, _| {
             // Transposed forms and long sums go by blocks.
@@ -55,9 +59,10 @@ const fn dense(op: &'static str) -> Table {
 }
 
 /// Reductions by index.
-const fn by_index(op: &'static str) -> Table {
+const fn by_index(op: &'static str, like: Option<&'static str>) -> Table {
     Table {
         op,
+        like,
         kernels: || segment::reduce::KERNELS.iter().map(|kernel| kernel.name).collect(),
         default: |point, _| {
             let name = match point.k {
@@ -76,7 +81,7 @@ const fn only(
     kernels: fn() -> Vec<&'static str>,
     default: fn(&Point, &Machine) -> &'static str,
 ) -> Table {
-    Table { op, kernels, default }
+    Table { op, like: None, kernels, default }
 }
 
 /// The first that ends so, or the first.

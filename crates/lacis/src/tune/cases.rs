@@ -1,5 +1,7 @@
 //! Which problems are measured.
 
+use lacis_kernels::profile::table;
+
 use super::{Detail, Effort};
 use crate::ops::{Form, OPERATIONS, Operation};
 
@@ -48,7 +50,11 @@ fn most_bytes(detail: Detail) -> usize {
 
 /// All cases, the most telling first: every operation's most used form on all graphs, then others.
 pub(super) fn cases(effort: &Effort) -> Vec<Case> {
-    let wanted = |op: &&Operation| effort.only.as_ref().is_none_or(|only| only.contains(&op.id));
+    let own = |op: &Operation| table(op.id).is_some_and(|table| table.like.is_none());
+    let wanted = |op: &&Operation| match &effort.only {
+        Some(only) => only.contains(&op.id),
+        None => own(op),
+    };
     let forms = OPERATIONS.iter().map(|op| op.forms.len()).max().unwrap_or(0);
     let forms = if effort.detail == Detail::Glimpse { forms.min(1) } else { forms };
     let mut all = Vec::new();
