@@ -6,6 +6,8 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use serde::Serialize;
 
+pub use crate::args_bench::{BenchVerb, Contest, Tune};
+
 /// Graph neural networks, planned for the graph, the sizes and the machine they meet.
 #[derive(Parser)]
 #[command(name = "lacis", version, propagate_version = true, subcommand_required = false)]
@@ -25,6 +27,10 @@ pub struct Global {
     #[arg(long, global = true, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub threads: Option<u16>,
+    /// The machine profile to use or write [default: LACIS_MACHINE, or in the cache folder]
+    #[arg(long, global = true, value_name = "FILE")]
+    #[serde(serialize_with = "as_optional_text")]
+    pub machine: Option<PathBuf>,
     /// Print JSON lines for programs instead of text for people
     #[arg(long, global = true)]
     pub json: bool,
@@ -41,6 +47,12 @@ pub enum Verb {
     /// List, look at, make, convert and check graph data
     #[command(subcommand)]
     Data(DataVerb),
+    /// Measure this machine, so that kernels are chosen for it
+    #[command(after_help = crate::args_bench::TUNE_HELP)]
+    Tune(Tune),
+    /// Time operations, beside other libraries too
+    #[command(subcommand)]
+    Bench(BenchVerb),
     /// What this machine has, and what Lacis will use of it
     Doctor,
     /// Print a completion script for a shell
@@ -127,7 +139,7 @@ pub struct Source {
 }
 
 /// What to change about a graph after reading it, in this order.
-#[derive(Args, Clone, Serialize)]
+#[derive(Args, Clone, Default, Serialize)]
 #[command(next_help_heading = "Changes to the graph, in this order")]
 pub struct Changes {
     /// Use or drop the weights of edges
@@ -159,6 +171,14 @@ pub struct Changes {
 /// A path need not be UTF-8; a JSON string must.
 fn as_text<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&path.to_string_lossy())
+}
+
+/// The same where there may be none.
+pub fn as_optional_text<S: serde::Serializer>(
+    path: &Option<PathBuf>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    path.as_ref().map(|path| path.to_string_lossy()).serialize(serializer)
 }
 
 /// Where a graph goes.

@@ -15,14 +15,7 @@ use crate::out::{Failure, Out, Outcome, bytes, grouped};
 use crate::progress::{Doing, Meter, Stop};
 
 pub fn run(verb: &DataVerb, global: &Global, out: &Out, stop: &Stop) -> Outcome {
-    let choice = machine::choose_threads(global.threads)?;
-    out.detail(format_args!("{} threads, decided by {}", choice.count, choice.decided_by));
-    let desk = Desk {
-        out,
-        stop,
-        threads: machine::threads(global.threads)?,
-        folder: machine::data_folder(),
-    };
+    let desk = Desk::new(global, out, stop)?;
     match verb {
         DataVerb::List => list(out),
         DataVerb::Info { source } => desk.info(source),
@@ -33,19 +26,26 @@ pub fn run(verb: &DataVerb, global: &Global, out: &Out, stop: &Stop) -> Outcome 
 }
 
 /// What every verb needs at hand.
-struct Desk<'a> {
-    out: &'a Out,
+pub struct Desk<'a> {
+    pub out: &'a Out,
     stop: &'a Stop,
-    threads: Threads,
+    pub threads: Threads,
     folder: Option<String>,
 }
 
-impl Desk<'_> {
-    fn meter(&self, doing: Doing) -> Meter {
+impl<'a> Desk<'a> {
+    pub fn new(global: &Global, out: &'a Out, stop: &'a Stop) -> Result<Self, Failure> {
+        let choice = machine::choose_threads(global.threads)?;
+        out.detail(format_args!("{} threads, decided by {}", choice.count, choice.decided_by));
+        let threads = machine::threads(global.threads)?;
+        Ok(Desk { out, stop, threads, folder: machine::data_folder() })
+    }
+
+    pub fn meter(&self, doing: Doing) -> Meter {
         Meter::new(doing, self.out.quiet, self.stop.clone())
     }
 
-    fn open(&self, source: &Source) -> Result<Dataset, Failure> {
+    pub fn open(&self, source: &Source) -> Result<Dataset, Failure> {
         let drawn = !Path::new(&source.data).exists() && generate::is_spec(&source.data);
         let meter = self.meter(if drawn { Doing::Drawing } else { Doing::Reading });
         let job = Job { threads: &self.threads, watch: &meter };

@@ -6,7 +6,7 @@ use crate::out::{Out, Outcome, bytes};
 
 pub fn run(global: &Global, out: &Out) -> Outcome {
     out.start("doctor", global)?;
-    let machine = Machine::look(global.threads)?;
+    let machine = Machine::look(global)?;
     out.event("doctor", &machine)?;
     let unknown = || "unknown".to_owned();
     let size = |number: Option<usize>| number.map_or_else(unknown, bytes);
@@ -28,6 +28,7 @@ pub fn run(global: &Global, out: &Out) -> Outcome {
         ("memory limit", machine.memory_limit_bytes.map_or("none".to_owned(), bytes)),
         ("huge pages", machine.huge_pages.clone().unwrap_or_else(unknown)),
         ("data folder", machine.data_folder.clone().unwrap_or_else(unknown)),
+        ("profile", machine.machine_profile.clone()),
     ];
     for (name, value) in rows {
         out.line(format_args!("{name:<14}{value}"))?;

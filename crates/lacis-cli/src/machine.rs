@@ -1,10 +1,14 @@
 //! How many threads to use, and what there is to know of the machine.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use lacis::machine::this_machine;
+use lacis::tune::file::{Found, load};
 use lacis::{Error, Result, Threads};
 use serde::Serialize;
+
+use crate::args::Global;
 
 /// A number of threads and who decided on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -93,22 +97,24 @@ pub struct Machine {
     pub memory_limit_bytes: Option<usize>,
     pub huge_pages: Option<String>,
     pub data_folder: Option<String>,
+    pub machine_profile: String,
 }
 
 impl Machine {
-    pub fn look(flag: Option<u16>) -> Result<Self> {
+    pub fn look(global: &Global) -> Result<Self> {
         Ok(Machine {
             version: env!("CARGO_PKG_VERSION"),
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
             cpu: field_of("/proc/cpuinfo", "model name"),
             instruction_sets: instruction_sets(),
             caches: caches(),
-            threads: choose_threads(flag)?,
+            threads: choose_threads(global.threads)?,
             memory_total_bytes: kilobytes("MemTotal"),
             memory_available_bytes: kilobytes("MemAvailable"),
             memory_limit_bytes: cgroup_memory_limit(),
             huge_pages: huge_pages(),
             data_folder: data_folder(),
+            machine_profile: profile_state(global.machine.as_deref()),
         })
     }
 }
@@ -182,10 +188,33 @@ fn instruction_sets() -> Vec<&'static str> {
 
 /// Where sets that are not built in are looked for.
 pub fn data_folder() -> Option<String> {
-    let variable = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
-    let cache =
-        variable("XDG_CACHE_HOME").or_else(|| Some(format!("{}/.cache", variable("HOME")?)));
-    variable("LACIS_DATA").or_else(|| Some(format!("{}/lacis/data", cache?)))
+    variable("LACIS_DATA").or_else(|| Some(format!("{}/lacis/data", cache_folder()?)))
+}
+
+/// Where the machine profile is: what the flag says, else `LACIS_MACHINE`, else the cache folder.
+pub fn profile_path(flag: Option<&Path>) -> Result<PathBuf> {
+    let place = flag.map(Path::to_owned).or_else(|| variable("LACIS_MACHINE").map(PathBuf::from));
+    let place = place.or_else(|| Some(Path::new(&cache_folder()?).join("lacis/machine.json")));
+    let problem = "there is no cache folder; --machine FILE would be right";
+    place.ok_or_else(|| Error::argument("machine profile", problem))
+}
+
+/// The profile's place, and whether it is of use.
+fn profile_state(flag: Option<&Path>) -> String {
+    let Ok(path) = profile_path(flag) else { return "no place for one".to_owned() };
+    match load(&path, &this_machine()) {
+        Found::Profile(_) => path.display().to_string(),
+        Found::Absent => format!("none yet; `lacis tune --quick` makes {}", path.display()),
+        Found::Unusable(why) => format!("not used: {why}"),
+    }
+}
+
+fn cache_folder() -> Option<String> {
+    variable("XDG_CACHE_HOME").or_else(|| Some(format!("{}/.cache", variable("HOME")?)))
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]

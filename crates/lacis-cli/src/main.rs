@@ -2,11 +2,15 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod args_bench;
+mod bench;
 mod data;
 mod doctor;
 mod machine;
 mod out;
+mod peers;
 mod progress;
+mod tune;
 mod welcome;
 
 use std::process::ExitCode;
@@ -44,6 +48,8 @@ fn run(cli: &Cli, out: &Out, stop: &Stop) -> Outcome {
     match &cli.verb {
         None => welcome::print(out),
         Some(Verb::Data(verb)) => data::run(verb, &cli.global, out, stop),
+        Some(Verb::Tune(args)) => tune::run(args, &cli.global, out, stop),
+        Some(Verb::Bench(verb)) => bench::run(verb, &cli.global, out, stop),
         Some(Verb::Doctor) => doctor::run(&cli.global, out),
         Some(Verb::Completions { shell }) => completions(*shell),
     }

@@ -59,6 +59,8 @@ pub enum Doing {
     Writing,
     /// Edges drawn by a generator, not bytes.
     Drawing,
+    /// Problems of the tuner.
+    Measuring,
 }
 
 impl Doing {
@@ -68,12 +70,13 @@ impl Doing {
             Doing::Checking => "checking",
             Doing::Writing => "writing",
             Doing::Drawing => "drawing edges",
+            Doing::Measuring => "measuring",
         }
     }
 
     fn amount(self, done: u64) -> String {
         match self {
-            Doing::Drawing => crate::out::grouped(done as usize),
+            Doing::Drawing | Doing::Measuring => crate::out::grouped(done as usize),
             _ => crate::out::bytes(done as usize),
         }
     }
@@ -101,7 +104,9 @@ impl Meter {
 fn bar(doing: Doing) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
     let style = match doing {
-        Doing::Drawing => "{msg} {human_pos} of {human_len} {wide_bar} {eta} left",
+        Doing::Drawing | Doing::Measuring => {
+            "{msg} {human_pos} of {human_len} {wide_bar} {eta} left"
+        }
         _ => "{msg} {bytes} of {total_bytes} {wide_bar} {bytes_per_sec}, {eta} left",
     };
     bar.set_style(

@@ -11,6 +11,8 @@ Try:
   lacis data convert PATH -o my-graph save it in a format that opens in milliseconds
   lacis data generate rmat:n=100k,e=1M -o big
   lacis data list                     sets, generators and formats
+  lacis tune --quick                  measure this machine, so that kernels are chosen for it
+  lacis bench spmm --peers torch      time a sparse product, beside other libraries
   lacis doctor                        what this machine has
 
 `lacis --help` shows all commands, `lacis COMMAND --help` one of them.";

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod answers; // what it says when used, misused, and piped
+mod bench; // tuning and timing
 mod files; // converting, validating, being interrupted
 
 use std::path::Path;
@@ -18,7 +19,9 @@ fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lacis"));
     command.args(args).stdin(Stdio::null());
     // The machine's own settings must not decide what the tests see.
-    for name in ["LACIS_THREADS", "LACIS_DATA", "OMP_NUM_THREADS", "SLURM_CPUS_PER_TASK"] {
+    for name in
+        ["LACIS_THREADS", "LACIS_DATA", "LACIS_MACHINE", "OMP_NUM_THREADS", "SLURM_CPUS_PER_TASK"]
+    {
         command.env_remove(name);
     }
     command

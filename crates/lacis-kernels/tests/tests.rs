@@ -8,6 +8,8 @@ mod elementwise; // activations, dropout, bias and the like
 mod gemm; // dense products, one and many
 mod loss; // losses and optimizers
 mod norm; // norms and softmax of rows
+mod probe; // what kernels are measured against
+mod profile; // choosing by what was measured
 mod sddmm; // one value per edge
 mod segment; // select, reduce, softmax, gather, scatter by index
 mod spgemm; // sparse times sparse, sparse features

@@ -6,7 +6,7 @@
 //! - [`open`] reads a path, runs a generator such as `rmat:n=1000,e=5000`, or finds a built-in set;
 //! - [`Dataset`] is what comes back: a [`Graph`], [`Features`], [`Labels`], [`Split`]s;
 //! - [`data`] has the formats, generators, splits and transforms themselves;
-//! - [`kernels`] computes sparse products fast;
+//! - [`kernels`] computes sparse products fast; [`ops`] measures them, [`mod@tune`] a machine;
 //! - [`mod@reference`] computes every operator in obvious loops, to check anything faster against.
 //!
 //! The library never prints, exits, reads the environment, or installs a logger, a signal handler
@@ -27,6 +27,10 @@
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+pub mod machine;
+pub mod ops;
+pub mod tune;
 
 pub use lacis_core::*;
 pub use lacis_data as data;

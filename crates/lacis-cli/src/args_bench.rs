@@ -1,0 +1,161 @@
+//! What the user may type after `lacis tune` and `lacis bench`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use crate::args::{Changes, as_optional_text};
+
+pub const TUNE_HELP: &str = "\
+The profile holds the speed of memory and of every kernel; all commands choose by it.
+
+Try:  lacis tune --quick                          half a minute
+      lacis tune --list                           kernels, choices and why
+      lacis tune --graph rmat:n=100k,e=1M --k 16..1024
+                                                  which width suits this graph and machine";
+
+const OPS_HELP: &str = "\
+Every result is checked before it is timed; contestants take turns, and medians count.
+
+Try:  lacis bench ops --op spmm --graph rmat:n=100k,e=1M --k 16,64 --peers torch,scipy
+      lacis bench spmm --graph karate --k 16..256 --all-kernels";
+
+/// Measuring a machine.
+#[derive(Args, Clone, Serialize)]
+pub struct Tune {
+    /// A coarser look that takes under half a minute instead of five
+    #[arg(long)]
+    pub quick: bool,
+    /// Print kernels, choices and why; measure nothing
+    #[arg(long, conflicts_with_all = ["quick", "graph", "from"])]
+    pub list: bool,
+    /// How much faster than a plain loop the SpMM of this graph is, for each width
+    #[arg(long, value_name = "DATA", conflicts_with = "quick")]
+    pub graph: Option<String>,
+    /// Widths of the curve: 16..1024 doubles, 16,41,64 lists
+    #[arg(long, value_name = "WIDTHS", default_value = "16..1024", requires = "graph")]
+    pub k: Widths,
+    /// Build the profile from results of `lacis bench ops --all-kernels --json`
+    #[arg(long, value_name = "RESULTS", conflicts_with_all = ["quick", "graph"])]
+    #[serde(serialize_with = "as_optional_text")]
+    pub from: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+pub enum BenchVerb {
+    /// Time operations on a graph, one line per problem
+    #[command(after_help = OPS_HELP)]
+    Ops {
+        /// The operations, or `all`
+        #[arg(long, value_name = "OP,…", value_delimiter = ',', default_value = "spmm")]
+        op: Vec<String>,
+        #[command(flatten)]
+        args: Contest,
+    },
+    /// The same as `ops --op spmm`
+    #[command(after_help = OPS_HELP)]
+    Spmm {
+        #[command(flatten)]
+        args: Contest,
+    },
+}
+
+/// What to time, and beside whom.
+#[derive(Args, Clone, Serialize)]
+pub struct Contest {
+    /// A path, a built-in set or a generator
+    #[arg(long, value_name = "DATA", default_value = "cora-like")]
+    pub graph: String,
+    /// Widths: 16,41,64 lists, 16..1024 doubles
+    #[arg(long, value_name = "WIDTHS", default_value = "16,32,64,128")]
+    pub k: Widths,
+    /// Columns of the other factor of a dense product; 0 is as many as it has rows
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub n: usize,
+    /// How a node's messages become one
+    #[arg(long, value_name = "HOW", default_value = "sum")]
+    #[arg(value_parser = ["sum", "mean", "max", "min", "mul"])]
+    pub reduce: String,
+    /// Give entries values; a graph that has none gets made-up ones
+    #[arg(long)]
+    pub weighted: bool,
+    /// What matrices are stored in
+    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = ["f32", "bf16", "f64"])]
+    pub dtype: String,
+    /// Along rows or columns, where an operation has the choice
+    #[arg(long, value_name = "0|1", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=1))]
+    pub axis: u8,
+    /// Time every kernel on every instruction set, not only the chosen one
+    #[arg(long)]
+    pub all_kernels: bool,
+    /// Libraries to time on the same problem
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    #[arg(value_parser = ["torch", "torch+thp", "torch_sparse", "pyg", "scipy"])]
+    pub peers: Vec<String>,
+    /// The Python that has them
+    #[arg(long, value_name = "PATH", default_value = "python3")]
+    pub python: String,
+    /// How often everybody takes a turn
+    #[arg(long, value_name = "N", default_value_t = 9)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=10000))]
+    pub rounds: u16,
+    /// A file to keep the results in, with the machine and all versions
+    #[arg(short, long = "output", value_name = "RECORD.json")]
+    #[serde(serialize_with = "as_optional_text")]
+    pub output: Option<PathBuf>,
+    /// Replace the file
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Read the graph as this format instead of the one it looks like
+    #[arg(long, value_name = "NAME")]
+    pub format: Option<String>,
+    #[command(flatten)]
+    pub changes: Changes,
+}
+
+/// Numbers of columns: `16,41,64`, or `16..1024` for doubled ones.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Widths(pub Vec<usize>);
+
+/// No x is as wide.
+const WIDEST: usize = 1 << 20;
+
+impl FromStr for Widths {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |part: &str| match part.trim().parse() {
+            Ok(k @ 1..=WIDEST) => Ok(k),
+            _ => Err(format!("'{part}' is no width; a number from 1 to {WIDEST} would be right")),
+        };
+        let one = |part: &str| match part.split_once("..") {
+            None => Ok(vec![number(part)?]),
+            Some((first, last)) => {
+                let (first, last) = (number(first)?, number(last)?);
+                let doubled = std::iter::successors(Some(first), |k| Some(2 * k));
+                Ok(doubled.take_while(|k| *k <= last).collect())
+            }
+        };
+        let all = text.split(',').map(one).collect::<Result<Vec<_>, String>>()?.concat();
+        if all.is_empty() { Err(format!("'{text}' holds no width")) } else { Ok(Widths(all)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn widths_are_lists_or_doubled() {
+        let widths = |text: &str| text.parse::<Widths>().map(|widths| widths.0);
+        assert_eq!(widths("16..128").unwrap(), [16, 32, 64, 128]);
+        assert_eq!(widths("16,41,64").unwrap(), [16, 41, 64]);
+        assert_eq!(widths("3..20,7").unwrap(), [3, 6, 12, 7]);
+        for bad in ["", "0", "16..", "x", "64..16", "9999999999"] {
+            assert!(widths(bad).is_err(), "{bad}");
+        }
+    }
+}
