@@ -1,7 +1,7 @@
 //! Telling the memory what comes next.
 //!
-//! Two distances work together: far ahead, lines are asked for into the second-level cache, which can
-//! wait for many more of them at once than the first; near ahead, from there into the first.
+//! Two distances work together: far ahead, lines are asked for into the second-level cache, which
+//! can wait for many more of them at once than the first; near ahead, from there into the first.
 
 /// The first-level cache, as the instruction's hint has it.
 pub const L1: i32 = 3;

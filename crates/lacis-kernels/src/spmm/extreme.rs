@@ -8,7 +8,8 @@
 //! The even split finds who is equal again, and stores no argument.
 //!
 //! # Parallelism
-//! A thread does whole rows, of the matrix for arguments and counts, of its transpose for gradients.
+//! A thread does whole rows, of the matrix for arguments and counts, of its transpose for
+//! gradients.
 //! # Memory
 //! The even split keeps `dy` divided by the counts, as large as `dy`.
 
@@ -35,8 +36,8 @@ const AHEAD: usize = 12;
 const NONE: u32 = u32::MAX;
 
 /// Computes a maximum or minimum into `y`, and into `at` the entry that each element came from: its
-/// place in the caller's list where the matrix knows one, else in stored order. The first of several
-/// equal ones; `u32::MAX` for rows without entries.
+/// place in the caller's list where the matrix knows one, else in stored order. The first of
+/// several equal ones; `u32::MAX` for rows without entries.
 ///
 /// # Errors
 /// When the product is no maximum or minimum, has a left scale or an epilogue, or a size is wrong.

@@ -11,12 +11,12 @@
 //! no width needs padding or a slow tail.
 //!
 //! # Parallelism
-//! Items are slices of about equal numbers of entries (`rows`), blocks of columns (`columns`), or both
-//! (`grid`); a row far longer than a slice is cut into parts of fixed length. All follow from the
-//! sizes and the matrix alone.
+//! Items are slices of about equal numbers of entries (`rows`), blocks of columns (`columns`), or
+//! both (`grid`); a row far longer than a slice is cut into parts of fixed length. All follow from
+//! the sizes and the matrix alone.
 //! # Accuracy
-//! The entries at even and at odd places of a row, or of a part of a long one, are added apart, then
-//! together; parts are added in their order, whatever the number of threads.
+//! The entries at even and at odd places of a row, or of a part of a long one, are added apart,
+//! then together; parts are added in their order, whatever the number of threads.
 //! # Memory
 //! The list of items, and one row of sums for each part of a long row.
 
@@ -62,8 +62,8 @@ impl<'a, T: Stored> Args<'a, T> {
     /// `reduce_j (a_ij · x_j)`.
     ///
     /// # Errors
-    /// When `x` has not one row per column of `a`, or the matrix has values that sums in `f64` would
-    /// have to convert: those are given by [`Args::weighted`].
+    /// When `x` has not one row per column of `a`, or the matrix has values that sums in `f64`
+    /// would have to convert: those are given by [`Args::weighted`].
     pub fn new(a: CsrView<'a>, x: impl Into<Mat<'a, T>>, reduce: Reduce) -> Result<Self> {
         let x = x.into();
         same_size("spmm", "rows of x", a.n_cols, x.n_rows)?;

@@ -120,8 +120,8 @@ impl<T: Stored> Tile<'_, T> {
         }
     }
 
-    /// The reduction, of which the first `wide` columns are meant. Entries at even and at odd places
-    /// are joined apart, so that one need not wait for the other.
+    /// The reduction, of which the first `wide` columns are meant. Entries at even and at odd
+    /// places are joined apart, so that one need not wait for the other.
     #[inline(always)]
     fn sums<M: Arith, W: Weights, J: Join, const V: usize>(
         &self,
@@ -195,8 +195,8 @@ fn lines<T: Stored, const V: usize, const CACHE: i32>(
     }
 }
 
-/// Joins a row of `x` from `start` on. The end of a row is read on into the next: what is not meant is
-/// never written.
+/// Joins a row of `x` from `start` on. The end of a row is read on into the next: what is not meant
+/// is never written.
 #[inline(always)]
 fn join<M: Arith, T: Stored, J: Join, const V: usize>(
     sums: &mut [[T::Sum; LANES]; V],
@@ -215,8 +215,8 @@ fn join<M: Arith, T: Stored, J: Join, const V: usize>(
     }
 }
 
-/// The end of a matrix, from element `start` on, and zeros for the last rows' tiles to read on into.
-/// That these lie ready keeps the loop over entries free of calls, and its sums in registers.
+/// The end of a matrix, from element `start` on, and zeros for the last rows' tiles to read on
+/// into. That these lie ready keeps the loop over entries free of calls, and its sums in registers.
 struct Tail<T> {
     start: usize,
     data: Vec<T>,
