@@ -83,7 +83,7 @@ impl<F: Real> Epilogue<'_, F> {
 pub(crate) struct Ending<'a, O: Stored> {
     pub epilogue: Epilogue<'a, O::Sum>,
     pub sums: &'a mut [O::Sum],
-    pub y: &'a [O],
+    pub y: &'a mut [O],
     pub col: usize,
 }
 
@@ -91,7 +91,9 @@ per_isa!(pub(crate) fn end<[O: Stored], []>(ending: Ending<'_, O>) = end_body);
 
 #[inline(always)]
 fn end_body<M: Arith, O: Stored>(ending: Ending<'_, O>) {
-    ending.epilogue.apply::<M, O>(ending.sums, ending.y, ending.col);
+    let Ending { epilogue, sums, y, col } = ending;
+    epilogue.apply::<M, O>(sums, y, col);
+    y.iter_mut().zip(sums).for_each(|(y, sum)| *y = O::narrow(*sum));
 }
 
 /// Writes as many sums as `y` has room for, whole vectors where it can.

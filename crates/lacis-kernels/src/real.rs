@@ -78,6 +78,8 @@ pub trait Stored: Element + Copy + Debug + Send + Sync {
     fn wide(self) -> Self::Sum;
     /// The nearest number that can be stored.
     fn narrow(sum: Self::Sum) -> Self;
+    /// The same memory, where numbers are stored as they are computed with.
+    fn as_sums(stored: &mut [Self]) -> Option<&mut [Self::Sum]>;
 }
 
 macro_rules! real {
@@ -136,6 +138,10 @@ macro_rules! real {
             fn narrow(sum: Self) -> Self {
                 sum
             }
+            #[inline(always)]
+            fn as_sums(stored: &mut [Self]) -> Option<&mut [Self]> {
+                Some(stored)
+            }
         }
     };
 }
@@ -160,6 +166,11 @@ impl Stored for bf16 {
         // A carry must not make an infinity of a NaN.
         let kept = if sum.is_nan() { bits | 0x0040_0000 } else { rounded };
         bf16::from_bits((kept >> 16) as u16)
+    }
+
+    #[inline(always)]
+    fn as_sums(_: &mut [bf16]) -> Option<&mut [f32]> {
+        None
     }
 }
 

@@ -39,7 +39,7 @@ fn profile(samples: Vec<Sample>) -> Profile {
     profile
 }
 
-const V2: &str = "spmm.csr.rows.v2.far";
+const V2: &str = "spmm.csr.rows.v4.farther";
 const V4: &str = "spmm.csr.rows.v4.far";
 
 #[test]

@@ -111,7 +111,7 @@ fn fnv(hash: u64, byte: u8) -> u64 {
 fn gathering(point: &Point, machine: &Machine) -> &'static str {
     match (point.bytes > machine.near_bytes(), point.k) {
         (false, _) => "rows.v4.plain",
-        (true, 0..=32) => "rows.v2.far",
+        (true, 0..=32) => "rows.v4.farther",
         (true, _) => "rows.v4.far",
     }
 }
@@ -139,7 +139,7 @@ mod tests {
             (table("spmm").unwrap().default)(&point, &Machine::default())
         };
         assert_eq!(name(100, 64), "spmm.csr.rows.v4.plain");
-        assert_eq!(name(1 << 20, 16), "spmm.csr.rows.v2.far");
+        assert_eq!(name(1 << 20, 16), "spmm.csr.rows.v4.farther");
         assert_eq!(name(1 << 20, 64), "spmm.csr.rows.v4.far");
     }
 }

@@ -34,7 +34,7 @@ use lacis_core::{CsrView, Error, Result, Threads};
 
 pub use extreme::{ExtremeBackward, arguments};
 
-use crate::finish::{Epilogue, LANES};
+use crate::finish::Epilogue;
 use crate::isa::Isa;
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
@@ -165,24 +165,22 @@ pub struct Kernel {
     /// far ahead memory is asked.
     pub name: &'static str,
     cut: Cut,
-    vectors: usize,
     far: usize,
     near: usize,
 }
 
 /// Every kernel there is. Tests, benches and the tuner walk this table; each takes any width.
 pub static KERNELS: &[Kernel] = &[
-    kernel("spmm.csr.rows.v4.far", Cut::Rows, 4, [64, 12]),
-    kernel("spmm.csr.rows.v4.near", Cut::Rows, 4, [0, 16]),
-    kernel("spmm.csr.rows.v4.plain", Cut::Rows, 4, [0, 0]),
-    kernel("spmm.csr.rows.v2.far", Cut::Rows, 2, [64, 16]),
-    kernel("spmm.csr.rows.v2.wide", Cut::Rows, 2, [128, 24]),
-    kernel("spmm.csr.columns.v4.near", Cut::Columns, 4, [0, 16]),
-    kernel("spmm.csr.grid.v4.far", Cut::Grid, 4, [64, 12]),
+    kernel("spmm.csr.rows.v4.far", Cut::Rows, [64, 12]),
+    kernel("spmm.csr.rows.v4.farther", Cut::Rows, [128, 24]),
+    kernel("spmm.csr.rows.v4.near", Cut::Rows, [0, 16]),
+    kernel("spmm.csr.rows.v4.plain", Cut::Rows, [0, 0]),
+    kernel("spmm.csr.columns.v4.near", Cut::Columns, [0, 16]),
+    kernel("spmm.csr.grid.v4.far", Cut::Grid, [64, 12]),
 ];
 
-const fn kernel(name: &'static str, cut: Cut, vectors: usize, [far, near]: [usize; 2]) -> Kernel {
-    Kernel { name, cut, vectors, far, near }
+const fn kernel(name: &'static str, cut: Cut, [far, near]: [usize; 2]) -> Kernel {
+    Kernel { name, cut, far, near }
 }
 
 impl Kernel {
@@ -207,10 +205,10 @@ impl Kernel {
         match self.cut {
             Cut::Rows => hubs::run(self, isa, args, y, threads),
             Cut::Columns => {
-                self.run_blocks(isa, args, blocks(y, slice::from_ref(&all), self.block()), threads);
+                self.run_blocks(isa, args, blocks(y, slice::from_ref(&all)), threads);
             }
             Cut::Grid => {
-                self.run_blocks(isa, args, blocks(y, &slices(args), self.block()), threads);
+                self.run_blocks(isa, args, blocks(y, &slices(args)), threads);
             }
         }
         Ok(())
@@ -233,16 +231,7 @@ impl Kernel {
         rows: Range<usize>,
         out: Out<'_, T>,
     ) {
-        let part = Part { args, isa, ahead: self.ahead(&args.x), rows, out };
-        match self.vectors {
-            4 => rows::run::<T, 4>(part),
-            _ => rows::run::<T, 2>(part),
-        }
-    }
-
-    /// Columns of a block: one tile.
-    fn block(&self) -> usize {
-        self.vectors * LANES
+        rows::run(Part { args, isa, ahead: self.ahead(&args.x), rows, out });
     }
 
     fn ahead<T: Stored>(&self, x: &Mat<'_, T>) -> Ahead {
@@ -264,9 +253,8 @@ fn slices<T: Stored>(args: &Args<'_, T>) -> Vec<Range<usize>> {
 fn blocks<'y, T: Stored>(
     y: MatMut<'y, T>,
     slices: &[Range<usize>],
-    width: usize,
 ) -> Vec<(Range<usize>, Out<'y, T>)> {
-    let (n_cols, stride) = (y.n_cols, y.stride);
+    let (n_cols, stride, width) = (y.n_cols, y.stride, rows::TILE);
     let mut rows = y.data.chunks_mut(stride).map(|row| &mut row[..n_cols]);
     let mut items = Vec::new();
     for slice in slices {

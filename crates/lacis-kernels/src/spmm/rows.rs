@@ -31,64 +31,65 @@ pub(super) enum Out<'a, T: Stored> {
     Partial(Range<usize>, &'a mut [T::Sum]),
 }
 
-/// Computes a part with tiles of up to `V` vectors.
-pub(super) fn run<T: Stored, const V: usize>(part: Part<'_, T>) {
-    let isa = part.isa;
+/// Vectors of a tile: two sets of so many sums fit in registers.
+const VECTORS: usize = 4;
+/// Columns of a tile.
+pub(super) const TILE: usize = VECTORS * LANES;
+
+/// Computes a part.
+pub(super) fn run<T: Stored>(part: Part<'_, T>) {
     match part.args.reduce {
-        Reduce::Sum | Reduce::Mean => weighted::<T, Sum, V>(isa, part),
-        Reduce::Max => weighted::<T, Max, V>(isa, part),
-        Reduce::Min => weighted::<T, Min, V>(isa, part),
-        // Rare enough to be compiled for one tile only.
-        Reduce::Mul => weighted::<T, Mul, 2>(isa, part),
+        Reduce::Sum | Reduce::Mean => weighted::<T, Sum>(part),
+        Reduce::Max => weighted::<T, Max>(part),
+        Reduce::Min => weighted::<T, Min>(part),
+        Reduce::Mul => weighted::<T, Mul>(part),
     }
 }
 
-fn weighted<T: Stored, J: Join, const V: usize>(isa: Isa, part: Part<'_, T>) {
+fn weighted<T: Stored, J: Join>(part: Part<'_, T>) {
+    let isa = part.isa;
     match (part.args.values.is_some(), part.args.right.is_some()) {
-        (false, false) => compiled::<T, Ones, J, V>(isa, part),
-        (true, false) => compiled::<T, Values, J, V>(isa, part),
-        (_, true) => compiled::<T, Scaled, J, V>(isa, part),
+        (false, false) => compiled::<T, Ones, J>(isa, part),
+        (true, false) => compiled::<T, Values, J>(isa, part),
+        (_, true) => compiled::<T, Scaled, J>(isa, part),
     }
 }
 
-per_isa!(fn compiled<[T: Stored, W: Weights, J: Join], [V]>(part: Part<'_, T>) = body);
+per_isa!(fn compiled<[T: Stored, W: Weights, J: Join], []>(part: Part<'_, T>) = body);
 
 #[inline(always)]
-fn body<M: Arith, T: Stored, W: Weights, J: Join, const V: usize>(part: Part<'_, T>) {
+fn body<M: Arith, T: Stored, W: Weights, J: Join>(part: Part<'_, T>) {
     let Part { args, isa, ahead, rows, mut out } = part;
-    let tail = Tail::of(args.x.data, V * LANES);
-    // Without an epilogue sums go from registers to `y`; else a row of them waits here for it.
-    let mut waiting = vec![T::Sum::ZERO; if args.epilogue.is_plain() { 0 } else { args.k() }];
-    for i in rows.clone() {
-        let (entries, y) = match &mut out {
-            Out::Rows(y) => (args.a.row(i), Row::Of(0, y.row_mut(i - rows.start))),
-            Out::Block(col, block) => (args.a.row(i), Row::Of(*col, block[i - rows.start])),
-            Out::Partial(entries, sums) => (entries.clone(), Row::Partial(sums)),
+    let tail = Tail::of(args.x.data, TILE);
+    // Sums go from registers to `y` where they are what it holds; else a row of them waits here.
+    let direct = args.epilogue.is_plain() && T::as_sums(&mut []).is_some();
+    let mut waiting = vec![T::Sum::ZERO; if direct { 0 } else { args.k() }];
+    for (at, i) in rows.enumerate() {
+        let row = args.a.row(i);
+        let scale = scale_of(args, i, row.len());
+        let (entries, col, scale, mut target) = match &mut out {
+            Out::Rows(y) => (row, 0, scale, Target::Row(y.row_mut(at))),
+            Out::Block(col, rows) => (row, *col, scale, Target::Row(rows[at])),
+            Out::Partial(part, sums) => (part.clone(), 0, T::Sum::ONE, Target::Sums(sums)),
         };
-        let scale = scale_of(args, i, entries.len());
-        match y {
-            Row::Partial(y) => {
-                let tile = Tile { args, tail: &tail, ahead, entries, col: 0 };
-                tile.run::<M, W, J, T::Sum, V>(T::Sum::ONE, y);
-            }
-            Row::Of(col, y) if waiting.is_empty() => {
-                let tile = Tile { args, tail: &tail, ahead, entries, col };
-                tile.run::<M, W, J, T, V>(scale, y);
-            }
-            Row::Of(col, y) => {
-                let tile = Tile { args, tail: &tail, ahead, entries, col };
-                let sums = &mut waiting[..y.len()];
-                tile.run::<M, W, J, T::Sum, V>(scale, sums);
-                conclude(args, (isa, col), sums, y);
-            }
+        let sums = match &mut target {
+            Target::Sums(sums) => &mut **sums,
+            Target::Row(y) if direct => T::as_sums(y).expect("checked above"),
+            Target::Row(y) => &mut waiting[..y.len()],
+        };
+        Tile { args, tail: &tail, ahead, entries, col }.run::<M, W, J>(scale, sums);
+        if let Target::Row(y) = target
+            && !direct
+        {
+            conclude(args, (isa, col), &mut waiting[..y.len()], y);
         }
     }
 }
 
-/// A piece of a row of the result from a column on, or of the sums that it will be.
-enum Row<'a, T: Stored> {
-    Of(usize, &'a mut [T]),
-    Partial(&'a mut [T::Sum]),
+/// A piece of a row of the result, or sums that are yet to become one.
+enum Target<'a, T: Stored> {
+    Row(&'a mut [T]),
+    Sums(&'a mut [T::Sum]),
 }
 
 /// Some columns, from `col` on, of the reduction of some entries.
@@ -103,18 +104,14 @@ struct Tile<'a, T: Stored> {
 impl<T: Stored> Tile<'_, T> {
     /// Computes all columns of `y`, tile after tile.
     #[inline(always)]
-    fn run<M: Arith, W: Weights, J: Join, O: Stored<Sum = T::Sum>, const V: usize>(
-        mut self,
-        scale: T::Sum,
-        y: &mut [O],
-    ) {
-        for y in y.chunks_mut(V * LANES) {
+    fn run<M: Arith, W: Weights, J: Join>(mut self, scale: T::Sum, y: &mut [T::Sum]) {
+        for y in y.chunks_mut(TILE) {
             let wide = y.len();
             match wide.div_ceil(LANES) {
                 1 => store(&self.sums::<M, W, J, 1>(wide), scale, y),
-                2 if V >= 2 => store(&self.sums::<M, W, J, 2>(wide), scale, y),
-                3 if V >= 3 => store(&self.sums::<M, W, J, 3>(wide), scale, y),
-                _ => store(&self.sums::<M, W, J, V>(wide), scale, y),
+                2 => store(&self.sums::<M, W, J, 2>(wide), scale, y),
+                3 => store(&self.sums::<M, W, J, 3>(wide), scale, y),
+                _ => store(&self.sums::<M, W, J, VECTORS>(wide), scale, y),
             }
             self.col += wide;
         }
@@ -233,7 +230,7 @@ impl<T: Stored> Tail<T> {
 
 /// Writes a tile of sums, scaled.
 #[inline(always)]
-fn store<O: Stored, const V: usize>(sums: &[[O::Sum; LANES]; V], scale: O::Sum, y: &mut [O]) {
+fn store<F: Real, const V: usize>(sums: &[[F; LANES]; V], scale: F, y: &mut [F]) {
     let mut scaled = *sums;
     scaled.as_flattened_mut().iter_mut().for_each(|sum| *sum *= scale);
     write(&scaled, y);
@@ -247,7 +244,6 @@ pub(super) fn conclude<T: Stored>(
     y: &mut [T],
 ) {
     end(isa, Ending { epilogue: args.epilogue, sums, y, col });
-    y.iter_mut().zip(sums).for_each(|(y, sum)| *y = T::narrow(*sum));
 }
 
 /// `l_i`, and for a mean the share of one entry.
