@@ -33,11 +33,13 @@ const ALONG_BYTES: usize = 2048;
 /// Reduces the columns of `args.x`. `y` must have as many rows.
 pub(super) fn run<T: Stored>(isa: Isa, args: &Args<'_, T>, y: MatMut<'_, T>, threads: &Threads) {
     let index = &*args.segments.index(threads);
+    // A sum or product of nothing is what joining begins with.
     let mut counts = Vec::new();
     if args.onto == Begin::Unset && !matches!(args.reduce, Reduce::Sum | Reduce::Mul) {
         counts.resize(args.segments.n(), 0u32);
         index.iter().for_each(|&s| counts[s as usize] += 1);
     }
+    let counts: Vec<T::Sum> = counts.iter().map(|&n| T::Sum::of(f64::from(n))).collect();
     let size = (ITEM_ELEMENTS / args.x.n_cols.max(1)).max(1).next_multiple_of(TOGETHER);
     let items = ranges(y.n_rows, size);
     let ends: Vec<usize> = items.iter().map(|rows| rows.end).collect();
@@ -60,7 +62,7 @@ struct Part<'a, T: Stored> {
     x: Mat<'a, T>,
     index: &'a [u32],
     /// Items of each segment, where they matter.
-    counts: &'a [u32],
+    counts: &'a [T::Sum],
     rule: (Reduce, Begin),
     joined: &'a mut Vec<[T::Sum; TOGETHER]>,
     y: MatMut<'a, T>,
@@ -127,7 +129,7 @@ fn join_rows<T: Stored, J: Join>(
 #[inline(always)]
 fn finish<T: Stored, J: Join>(
     joined: &[[T::Sum; TOGETHER]],
-    (rule, counts): ((Reduce, Begin), &[u32]),
+    (rule, counts): ((Reduce, Begin), &[T::Sum]),
     mut y: MatMut<'_, T>,
 ) {
     let (full, _) = joined.as_chunks::<LANES>();
@@ -155,7 +157,7 @@ fn finish<T: Stored, J: Join>(
 #[inline(always)]
 fn write<T: Stored, J: Join>(
     joined: &[T::Sum],
-    ((reduce, onto), counts): ((Reduce, Begin), &[u32]),
+    ((reduce, onto), counts): ((Reduce, Begin), &[T::Sum]),
     y: &mut [T],
 ) {
     let joined = y.iter_mut().zip(joined);
@@ -164,11 +166,10 @@ fn write<T: Stored, J: Join>(
     } else if counts.is_empty() {
         joined.for_each(|(y, joined)| *y = T::narrow(*joined));
     } else {
+        let mean = reduce == Reduce::Mean;
         for ((y, &joined), &count) in joined.zip(counts) {
-            let divisor =
-                if reduce == Reduce::Mean { T::Sum::of(f64::from(count)) } else { T::Sum::ONE };
-            let whole = joined / divisor;
-            *y = T::narrow(if count == 0 { empty(reduce) } else { whole });
+            let whole = if mean { joined / count } else { joined };
+            *y = T::narrow(if count == T::Sum::ZERO { empty(reduce) } else { whole });
         }
     }
 }

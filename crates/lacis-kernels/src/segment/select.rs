@@ -168,7 +168,9 @@ fn columns_body<M: Arith, T: Stored>((args, first, mut y): (Args<'_, T>, usize, 
         let (row, y) = (x.row(first + i), y.row_mut(i));
         let next = (first + i + 1) * x.stride;
         for (chunk, (y, at)) in y.chunks_mut(LANES).zip(index.chunks(LANES)).enumerate() {
-            fetch_lines::<T, L1>(x.data, next + chunk * lanes, lanes);
+            if chunk * lanes < x.n_cols {
+                fetch_lines::<T, L1>(x.data, next + chunk * lanes, lanes);
+            }
             match scale {
                 None => y.iter_mut().zip(at).for_each(|(y, &at)| *y = row[at as usize]),
                 Some(scale) => y.iter_mut().zip(at).for_each(|(y, &at)| {
