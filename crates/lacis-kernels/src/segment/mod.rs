@@ -9,13 +9,15 @@
 //! | an index for every element | [`elements`] | [`elements::Scatter::backward`] |
 //!
 //! An [`Index`] is checked once; [`Groups`] sort one once, for operators that meet it often. What
-//! is along [`Axis::Cols`](lacis_core::reference::Axis) is done to tiles of 16 rows, turned.
+//! is along [`Axis::Cols`](lacis_core::reference::Axis) is done some rows at a time, or to tiles of
+//! 16 rows, turned.
 
 // Not every body that `per_isa!` compiles multiplies and adds.
 #![allow(clippy::extra_unused_type_parameters)]
 
 mod argument;
 pub mod backward;
+mod columns;
 pub mod elements;
 mod index;
 mod items;

@@ -140,7 +140,10 @@ fn joined_partials<T: Stored, J: Join>(
     let chunks = (index.len() / (2 * n.max(1))).clamp(2, CHUNKS);
     let rows = index.len().div_ceil(chunks).max(CHUNK_ELEMENTS / k.max(1)).max(1);
     let tallies = threads.map(ranges(index.len(), rows), |rows| {
-        let mut tally = Tally { joined: vec![J::neutral(); n * k], counts: vec![0; n] };
+        // A sum or product of nothing is what joining begins with.
+        let counted = !matches!(args.reduce, Reduce::Sum | Reduce::Mul);
+        let counts = vec![0; if counted { n } else { 0 }];
+        let mut tally = Tally { joined: vec![J::neutral(); n * k], counts };
         let data = &args.x.data[rows.start * args.x.stride..];
         let x = Mat { data, n_rows: rows.len(), ..args.x };
         add_rows::<T, J>(isa, Chunk { x, index: &index[rows], tally: &mut tally });
@@ -155,7 +158,7 @@ fn joined_partials<T: Stored, J: Join>(
             joined.resize(k, J::neutral());
             let mut count = 0;
             for tally in &tallies {
-                count += tally.counts[s] as usize;
+                count += tally.counts.get(s).map_or(1, |&count| count as usize);
                 let of_chunk = &tally.joined[s * k..][..k];
                 joined.iter_mut().zip(of_chunk).for_each(|(a, &b)| *a = J::join(*a, b));
             }
@@ -174,19 +177,20 @@ per_isa!(fn add_rows<[T: Stored, J: Join], []>(chunk: Chunk<'_, T>) = add_rows_b
 
 #[inline(always)]
 fn add_rows_body<M: Arith, T: Stored, J: Join>(chunk: Chunk<'_, T>) {
-    let Chunk { x, index, tally } = chunk;
+    let Chunk { x, index, tally: Tally { joined, counts } } = chunk;
+    if !counts.is_empty() {
+        index.iter().for_each(|&s| counts[s as usize] += 1);
+    }
     let k = x.n_cols;
     if k == 1 && x.stride == 1 {
         for (&s, x) in index.iter().zip(x.data) {
-            tally.counts[s as usize] += 1;
-            let joined = &mut tally.joined[s as usize];
+            let joined = &mut joined[s as usize];
             *joined = J::join(*joined, x.wide());
         }
         return;
     }
     for (i, &s) in index.iter().enumerate() {
-        tally.counts[s as usize] += 1;
-        let joined = &mut tally.joined[s as usize * k..][..k];
+        let joined = &mut joined[s as usize * k..][..k];
         for (joined, x) in joined.iter_mut().zip(x.row(i)) {
             *joined = J::join(*joined, x.wide());
         }

@@ -4,6 +4,7 @@
 //!  groups    for each segment, for each tile of columns: join its rows in registers
 //!  buckets   bring values together by blocks of segments; for each block: join them in the cache
 //!  partials  for each chunk of rows: join them to a result of its own; then join the results
+//!  direct    along columns, for each 8 rows: join each column where its index says, in the cache
 //! ```
 //! No atomics: every way has one writer for each place of `y`. To select and reduce in one step is
 //! a product with a sparse matrix whose columns are the index: [`spmm`](crate::spmm) does it.
@@ -22,6 +23,7 @@ use lacis_core::reference::{Axis, Reduce};
 use lacis_core::{Error, Result, Threads};
 
 use super::argument;
+use super::columns::{self, TOGETHER};
 use super::narrow::{buckets, partials};
 use super::rows::{self, Part};
 use super::segments::Segments;
@@ -32,6 +34,8 @@ use crate::real::Stored;
 
 /// Elements that one item of work reads.
 const ITEM_ELEMENTS: usize = 1 << 18;
+/// What a core keeps near, about.
+const NEAR_BYTES: usize = 1 << 21;
 
 /// A reduction to compute, its sizes checked.
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +124,7 @@ enum Way {
     Groups(rows::Tile),
     Buckets,
     Partials,
+    Direct,
 }
 
 /// Every kernel there is. Tests, benches and the tuner walk this table.
@@ -129,6 +134,7 @@ pub static KERNELS: &[Kernel] = &[
     Kernel { name: "segment.rows.groups.scalar", way: Way::Groups(rows::Tile::Scalar) },
     Kernel { name: "segment.rows.buckets", way: Way::Buckets },
     Kernel { name: "segment.rows.partials", way: Way::Partials },
+    Kernel { name: "segment.cols.direct", way: Way::Direct },
 ];
 
 /// The kernel that the sizes suggest.
@@ -140,7 +146,12 @@ pub fn choose<T: Stored>(args: &Args<'_, T>) -> &'static Kernel {
     let few = n * k <= 1 << 14 && len >= 64 * n.max(1) || k == 1 && n <= 1 << 19 && len >= 4 * n;
     // A choice by comparison takes more registers than the wide tile leaves.
     let wide = k > 32 && matches!(args.reduce, Reduce::Sum | Reduce::Mean | Reduce::Mul);
+    // Enough rows for threads to share, and what they become stays near.
+    let joined_bytes = n * TOGETHER * size_of::<T::Sum>();
+    let direct =
+        args.axis == Axis::Cols && args.x.n_rows >= 4 * TOGETHER && joined_bytes <= NEAR_BYTES;
     let chosen = match (args.segments.is_grouped(), k) {
+        _ if direct => by("direct"),
         (false, _) if few => by("partials"),
         (false, 1) if len >= 1 << 12 => by("buckets"),
         (_, 1) => by("scalar"),
@@ -152,13 +163,14 @@ pub fn choose<T: Stored>(args: &Args<'_, T>) -> &'static Kernel {
 
 impl Kernel {
     /// Whether it can compute this: `buckets` takes single columns, `partials` what its results'
-    /// memory allows; along columns all work on tiles of 16.
+    /// memory allows, `direct` what is along columns; there all others work on tiles of 16.
     pub fn accepts<T: Stored>(&self, args: &Args<'_, T>) -> bool {
         let width = args.width();
         match self.way {
             Way::Groups(_) => true,
             Way::Buckets => width == 1,
             Way::Partials => args.segments.n().saturating_mul(width) <= 1 << 20,
+            Way::Direct => args.axis == Axis::Cols,
         }
     }
 
@@ -183,6 +195,7 @@ impl Kernel {
             return Ok(());
         }
         match (args.axis, self.way) {
+            (_, Way::Direct) => columns::run(isa, args, y, threads),
             (Axis::Rows, _) => self.along_rows(isa, args, y, threads),
             (Axis::Cols, Way::Groups(_)) => args.segments.grouped(threads, |segments| {
                 self.along_turned(isa, &Args { segments, ..*args }, y, threads);
@@ -217,6 +230,7 @@ impl Kernel {
             }),
             Way::Buckets => buckets(args, y, threads),
             Way::Partials => partials(isa, args, y, threads),
+            Way::Direct => columns::run(isa, args, y, threads),
         }
     }
 }

@@ -9,17 +9,16 @@ use super::segments::Members;
 use super::turn::Begin;
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
-use crate::mem::prefetch;
+use crate::mem::{L1, L2, fetch_lines};
 use crate::real::{Real, Stored};
 
-/// How many items ahead rows are asked for.
-const AHEAD: usize = 16;
+/// How many items ahead rows are asked for, into the second cache and into the first.
+const AHEAD: [usize; 2] = [48, 12];
 /// Rows wider than this many bytes are asked for along themselves: the next would be forgotten
 /// before it is needed.
 const WIDE_BYTES: usize = 2048;
 /// How far along, in bytes.
 const ALONG_BYTES: usize = 1024;
-const LINE_BYTES: usize = 64;
 
 /// Columns that are joined together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +114,7 @@ fn tile_of<T: Stored, J: Join, const L: usize, const V: usize>(
     even
 }
 
-/// Asks for the tile of a later item, or for a later tile of this one.
+/// Asks for the tiles of later items, or for a later tile of this one.
 #[inline(always)]
 fn ask_for<T: Stored, const L: usize, const V: usize>(
     x: Mat<'_, T>,
@@ -123,15 +122,16 @@ fn ask_for<T: Stored, const L: usize, const V: usize>(
     e: usize,
     col: usize,
 ) {
-    let start = if x.n_cols * size_of::<T>() > WIDE_BYTES {
-        members.item(e) * x.stride + col + ALONG_BYTES / size_of::<T>()
-    } else if members.order().is_some() {
-        members.item_ahead(e + AHEAD) * x.stride + col
-    } else {
-        return;
-    };
-    for line in 0..(L * V * size_of::<T>()).div_ceil(LINE_BYTES) {
-        prefetch(x.data, start + line * LINE_BYTES / size_of::<T>());
+    if x.n_cols * size_of::<T>() > WIDE_BYTES {
+        let along = members.item(e) * x.stride + col + ALONG_BYTES / size_of::<T>();
+        return fetch_lines::<T, L1>(x.data, along, L * V);
+    }
+    let Some(order) = members.order() else { return };
+    if let Some(&far) = order.get(e + AHEAD[0]) {
+        fetch_lines::<T, L2>(x.data, far as usize * x.stride + col, L * V);
+    }
+    if let Some(&near) = order.get(e + AHEAD[1]) {
+        fetch_lines::<T, L1>(x.data, near as usize * x.stride + col, L * V);
     }
 }
 

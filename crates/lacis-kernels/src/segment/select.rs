@@ -11,16 +11,17 @@ use lacis_core::{Result, Threads};
 use super::index::Index;
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
-use crate::mem::prefetch;
+use crate::mem::{L1, L2, fetch_lines, prefetch};
 use crate::real::{Real, Stored};
 
 /// Elements that one item of work writes.
 const ITEM_ELEMENTS: usize = 1 << 17;
-/// How many rows ahead are asked for, and of single numbers.
-const AHEAD: [usize; 2] = [12, 48];
+/// How many rows ahead are asked for, into the second cache and into the first.
+const AHEAD: [usize; 2] = [48, 12];
+/// How many single numbers.
+const AHEAD_SINGLES: usize = 48;
 /// Rows of more bytes than this are left to the system's copy, which asks for itself.
 const LONG_BYTES: usize = 2048;
-const LINE_BYTES: usize = 64;
 const LANES: usize = 16;
 
 /// A selection to make, its sizes checked.
@@ -111,7 +112,6 @@ per_isa!(fn by_columns<[T: Stored], []>(job: (Args<'_, T>, usize, MatMut<'_, T>)
 #[inline(always)]
 fn by_rows_body<M: Arith, T: Stored>((args, mut y): (Args<'_, T>, MatMut<'_, T>)) {
     let Args { x, index, scale, .. } = args;
-    let lines = (x.n_cols * size_of::<T>()).div_ceil(LINE_BYTES);
     let long = x.n_cols * size_of::<T>() > LONG_BYTES;
     for (i, &at) in index.iter().enumerate() {
         let (row, y) = (x.row(at as usize), y.row_mut(i));
@@ -121,11 +121,11 @@ fn by_rows_body<M: Arith, T: Stored>((args, mut y): (Args<'_, T>, MatMut<'_, T>)
         } else if long {
             y.copy_from_slice(row);
         } else {
-            if let Some(&next) = index.get(i + AHEAD[0]) {
-                for line in 0..lines {
-                    let start = next as usize * x.stride;
-                    prefetch(x.data, start + line * LINE_BYTES / size_of::<T>());
-                }
+            if let Some(&far) = index.get(i + AHEAD[0]) {
+                fetch_lines::<T, L2>(x.data, far as usize * x.stride, x.n_cols);
+            }
+            if let Some(&near) = index.get(i + AHEAD[1]) {
+                fetch_lines::<T, L1>(x.data, near as usize * x.stride, x.n_cols);
             }
             copy_short(row, y);
         }
@@ -146,7 +146,7 @@ fn singles_body<M: Arith, T: Stored>((args, mut y): (Args<'_, T>, MatMut<'_, T>)
     let Args { x, index, scale, .. } = args;
     if y.stride == 1 && x.stride == 1 && scale.is_none() {
         for (i, (y, &at)) in y.data.iter_mut().zip(index).enumerate() {
-            if let Some(&next) = index.get(i + AHEAD[1]) {
+            if let Some(&next) = index.get(i + AHEAD_SINGLES) {
                 prefetch(x.data, next as usize);
             }
             *y = x.data[at as usize];
@@ -162,13 +162,21 @@ fn singles_body<M: Arith, T: Stored>((args, mut y): (Args<'_, T>, MatMut<'_, T>)
 #[inline(always)]
 fn columns_body<M: Arith, T: Stored>((args, first, mut y): (Args<'_, T>, usize, MatMut<'_, T>)) {
     let Args { x, index, scale, .. } = args;
+    // While a row is read here and there, the next is asked for, spread over the time that takes.
+    let lanes = x.n_cols.div_ceil(index.len().div_ceil(LANES)).next_multiple_of(LANES);
     for i in 0..y.n_rows {
         let (row, y) = (x.row(first + i), y.row_mut(i));
-        match scale {
-            None => y.iter_mut().zip(index).for_each(|(y, &at)| *y = row[at as usize]),
-            Some(scale) => y.iter_mut().zip(index).for_each(|(y, &at)| {
-                *y = T::narrow(row[at as usize].wide() * scale[at as usize]);
-            }),
+        let next = (first + i + 1) * x.stride;
+        for (chunk, (y, at)) in y.chunks_mut(LANES).zip(index.chunks(LANES)).enumerate() {
+            if chunk * lanes < x.n_cols {
+                fetch_lines::<T, L1>(x.data, next + chunk * lanes, lanes);
+            }
+            match scale {
+                None => y.iter_mut().zip(at).for_each(|(y, &at)| *y = row[at as usize]),
+                Some(scale) => y.iter_mut().zip(at).for_each(|(y, &at)| {
+                    *y = T::narrow(row[at as usize].wide() * scale[at as usize]);
+                }),
+            }
         }
     }
 }

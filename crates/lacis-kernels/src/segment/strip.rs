@@ -143,21 +143,31 @@ impl<T: Stored> Strip<'_, T> {
         let size = self.n * self.width;
         set(&mut kept.first, size, J::neutral());
         let joined = &mut kept.first[..size];
-        // A sum or product of nothing is what joining begins with.
-        if matches!(reduce, Reduce::Sum | Reduce::Mul) {
-            self.each(|_, _, p, x| joined[p] = J::join(joined[p], x));
+        let mut neutral_met = false;
+        self.each(|_, _, p, x| {
+            joined[p] = J::join(joined[p], x);
+            neutral_met |= x == J::neutral();
+        });
+        // A sum or product of nothing is what joining begins with; a greatest or least number that
+        // is still what it began with is that of nothing, unless an item is such a number.
+        let counted = match reduce {
+            Reduce::Sum | Reduce::Mul => false,
+            Reduce::Mean => true,
+            Reduce::Max | Reduce::Min => neutral_met,
+        };
+        if !counted {
             for s in 0..self.n {
                 let y = y.of(s).iter_mut().zip(&joined[s * self.width..]);
-                y.for_each(|(y, &joined)| *y = T::narrow(joined));
+                let nothing = |joined| joined == J::neutral::<T::Sum>();
+                y.for_each(|(y, &joined)| {
+                    *y = T::narrow(if nothing(joined) { empty(reduce) } else { joined });
+                });
             }
             return;
         }
         set(&mut kept.counts, size, 0);
         let counts = &mut kept.counts[..size];
-        self.each(|_, _, p, x| {
-            joined[p] = J::join(joined[p], x);
-            counts[p] += 1;
-        });
+        self.each(|_, _, p, _| counts[p] += 1);
         for s in 0..self.n {
             for (c, y) in y.of(s).iter_mut().enumerate() {
                 let p = s * self.width + c;
