@@ -543,3 +543,20 @@ fn sizes_are_checked() {
     assert!(Scatter::new(&x, index, Reduce::Sum, axis).is_err());
     assert!(gather(&x, index, axis, &mut Dense::zeros(1, 3), &threads).is_err());
 }
+
+#[test]
+fn the_least_number_is_not_nothing() {
+    let (one, least) = (Threads::one(), f32::NEG_INFINITY);
+    let x = Dense::from_vec(vec![least, 1.0, least, -2.0], 1, 4).unwrap();
+    let index = Index::new(&[0, 1, 0, 1], 3, &one).unwrap();
+    let mut y = Dense::<f32>::zeros(1, 3);
+    let matrix = IndexMatrix::new(&index, 1, 4).unwrap();
+    let scatter = Scatter::new(&x, matrix, Reduce::Max, Axis::Cols).unwrap();
+    scatter.run(&mut y, &one).unwrap();
+    assert_eq!(y.row(0), [least, 1.0, 0.0]);
+    let args = Args::new(&x, Segments::from_index(&index), Reduce::Max, Axis::Cols).unwrap();
+    for kernel in KERNELS.iter().filter(|kernel| kernel.accepts(&args)) {
+        kernel.run(Isa::best(), &args, &mut y, &one).unwrap();
+        assert_eq!(y.row(0), [least, 1.0, 0.0], "{}", kernel.name);
+    }
+}

@@ -127,6 +127,7 @@ fn join_rows<T: Stored, J: Join>(
 
 /// Writes what was joined, a line of each row at a time.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)] // rows of `joined` are columns of `y`
 fn finish<T: Stored, J: Join>(
     joined: &[[T::Sum; TOGETHER]],
     (rule, counts): ((Reduce, Begin), &[T::Sum]),
