@@ -258,7 +258,7 @@ impl<T: Stored> Score<T> for DotAttention<'_, T> {
         let Own { own, filled, .. } = work;
         let rows = Gathered::new(self.keys, self.a.cols, entries.clone());
         let both = (rows, filled[0].rows(entries.len()), Fetch::Yes);
-        self.reduce::<M>(self.layouts[0], both, own, scores);
+        self.reduce(self.layouts[0], both, own, scores);
         self.finish_scores((self.a, entries), scores);
     }
 
@@ -272,7 +272,7 @@ impl<T: Stored> Score<T> for DotAttention<'_, T> {
     ) {
         let filled = work.filled[1].rows(entries.len());
         let rows = Gathered::new(self.values, self.a.cols, entries);
-        self.add::<M>(self.layouts[1], (rows, filled, Fetch::Yes), p, sums);
+        self.add(self.layouts[1], (rows, filled, Fetch::Yes), p, sums);
     }
 }
 
@@ -291,7 +291,7 @@ impl<T: Stored> DotAttention<'_, T> {
 
     /// The products of rows with one that is the same for all.
     #[inline(always)]
-    fn reduce<M: Arith>(
+    fn reduce(
         &self,
         layout: Layout,
         (rows, filled, fetch): Both<'_, T>,
@@ -308,7 +308,7 @@ impl<T: Stored> DotAttention<'_, T> {
 
     /// Adds weighted rows.
     #[inline(always)]
-    fn add<M: Arith>(
+    fn add(
         &self,
         layout: Layout,
         (rows, filled, fetch): Both<'_, T>,
@@ -421,13 +421,13 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
         let Own { own: query, filled, .. } = ends;
         let rows = Gathered::new(dot.values, dot.a.cols, entries.clone());
         let both = (rows, filled[1].rows(n), Fetch::Yes);
-        dot.reduce::<M>(values, both, &target.grad, &mut chunk.dots);
+        dot.reduce(values, both, &target.grad, &mut chunk.dots);
         values.repeat(&target.lse[..tile], &mut chunk.lse[..used]);
         values.repeat(&target.delta[..tile], &mut chunk.delta[..used]);
         chunk.differentiate::<M, T>(values, &dot.edges, at);
         let rows = Gathered::new(dot.keys, dot.a.cols, entries.clone());
         let both = (rows, filled[0].rows(n), Fetch::No);
-        dot.add::<M>(keys, both, &chunk.dots, sums);
+        dot.add(keys, both, &chunk.dots, sums);
         if own.asked_for() {
             self.store_edges::<M>(entries, (chunk, query), target, own);
         }

@@ -142,6 +142,19 @@ impl<F: Real> Join<F> for AddRows {
     }
 }
 
+/// The numbers of a tile of row `j`, read where they lie.
+macro_rules! read {
+    ($x:ident, $j:expr, $tile:ident, $T:ident, $V:ident => $short:ident) => {{
+        let start = $j as usize * $x.stride + $tile.col;
+        match $x.data.get(start..start + $V * LANES) {
+            Some(row) => row,
+            None => {
+                $short = end_of::<$T, $V>(&$x.data[start..]);
+                $short.as_flattened()
+            }
+        }
+    }};
+}
 /// Calls a function compiled for the layout's shape.
 macro_rules! by_shape {
     ($layout:expr, $T:ty, $name:ident<$T2:ty, $G:ty>($job:expr)) => {{
@@ -260,6 +273,8 @@ fn reduce_body<M: Arith, T: Stored, G: Term<T::Sum>, const K: usize, const V: us
 /// Entries whose products are kept before they are summed across lanes.
 const BLOCK: usize = 16;
 
+// Several lists have an element per vector.
+#[allow(clippy::needless_range_loop)]
 #[inline(always)]
 fn reduce_tile<M: Arith, T: Stored, G: Term<T::Sum>, const K: usize, const V: usize>(
     slots: usize,
@@ -269,6 +284,7 @@ fn reduce_tile<M: Arith, T: Stored, G: Term<T::Sum>, const K: usize, const V: us
 ) {
     let term = term.part(tile.vector, V);
     let Gathered { x, cols, far, near, straddling } = rows;
+    let meant = meant::<T::Sum>(tile);
     let mut products = [[[T::Sum::ZERO; LANES]; V]; BLOCK];
     let ahead = far.chunks(BLOCK).zip(near.chunks(BLOCK));
     for (block, (cols, (far, near))) in cols.chunks(BLOCK).zip(ahead).enumerate() {
@@ -277,16 +293,17 @@ fn reduce_tile<M: Arith, T: Stored, G: Term<T::Sum>, const K: usize, const V: us
             if fetch == Fetch::Yes {
                 ask::<T, V>((x, straddling), tile, [*far, *near]);
             }
-            let row = load::<T, K, V>(x, j, tile);
+            let short;
+            let row = read!(x, j, tile, T, V => short);
             if K == 0 {
-                let mut sum = term.at::<M>(0, &row[0]);
+                let mut sum = term.at::<M>(0, &vector::<T, K, V>(row, 0, &meant));
                 for v in 1..V {
-                    sum = add(&sum, &term.at::<M>(v, &row[v]));
+                    sum = add(&sum, &term.at::<M>(v, &vector::<T, K, V>(row, v, &meant)));
                 }
                 products[0] = sum;
             } else {
                 for v in 0..V {
-                    products[v] = term.at::<M>(v, &row[v]);
+                    products[v] = term.at::<M>(v, &vector::<T, K, V>(row, v, &meant));
                 }
             }
         }
@@ -346,6 +363,7 @@ fn join_body<M: Arith, T: Stored, J: Join<T::Sum>, const K: usize, const V: usiz
         join_tile::<M, T, J, K, 1>(layout.slots, (rows, fetch), weighted, (tile, sums)));
 }
 
+#[allow(clippy::needless_range_loop)]
 #[inline(always)]
 fn join_tile<M: Arith, T: Stored, J: Join<T::Sum>, const K: usize, const V: usize>(
     slots: usize,
@@ -356,17 +374,20 @@ fn join_tile<M: Arith, T: Stored, J: Join<T::Sum>, const K: usize, const V: usiz
     let how = how.part(tile.vector, V);
     let Gathered { x, cols, far, near, straddling } = rows;
     let Some(sums) = sums[tile.vector..].first_chunk_mut::<V>() else { return };
+    let meant = meant::<T::Sum>(tile);
     let mut totals = *sums;
     let mut at = tile.head;
     for (&j, (far, near)) in cols.iter().zip(far.iter().zip(near)) {
         if fetch == Fetch::Yes {
             ask::<T, V>((x, straddling), tile, [*far, *near]);
         }
-        let row = load::<T, K, V>(x, j, tile);
+        let short;
+        let row = read!(x, j, tile, T, V => short);
         let Some(p) = p.get(at..at + heads_of::<K, V>()) else { return };
         for v in 0..V {
             let w = weights::<T::Sum, K>(p, v);
-            totals[v] = how.join::<M>(v, &w, &row[v], &totals[v]);
+            let x = vector::<T, K, V>(row, v, &meant);
+            totals[v] = how.join::<M>(v, &w, &x, &totals[v]);
         }
         at += slots;
     }
@@ -425,7 +446,10 @@ pub(super) fn dots_one<F: Real>(layout: Layout, [x, z]: [&[Lanes<F>]; 2], out: &
 }
 
 const fn heads_of<const K: usize, const V: usize>() -> usize {
-    if K == 0 { 1 } else { V * LANES / K }
+    match (V * LANES).checked_div(K) {
+        Some(heads) => heads,
+        None => 1,
+    }
 }
 
 /// The numbers of heads in the lanes of vector `v`.
@@ -451,37 +475,38 @@ fn weights<F: Real, const K: usize>(p: &[F], v: usize) -> Lanes<F> {
     lanes
 }
 
-/// A tile of row `j`.
-#[inline(always)]
-fn load<T: Stored, const K: usize, const V: usize>(
-    x: Mat<'_, T>,
-    j: u32,
-    tile: Tile,
-) -> [Lanes<T::Sum>; V] {
-    let start = j as usize * x.stride + tile.col;
-    let mut row = [[T::Sum::ZERO; LANES]; V];
-    if let Some(from) = x.data.get(start..start + V * LANES) {
-        for (row, from) in row.iter_mut().zip(from.as_chunks::<LANES>().0) {
-            for (row, from) in row.iter_mut().zip(from) {
-                *row = from.wide();
-            }
-        }
-    } else {
-        load_end::<T, V>(&x.data[start..], &mut row);
-    }
-    if K == 0 && tile.tail < LANES {
-        row[V - 1] = keep(&row[V - 1], tile.tail, T::Sum::ZERO);
-    }
-    row
-}
-
 /// The end of the last rows.
 #[cold]
 #[inline(never)]
-fn load_end<T: Stored, const V: usize>(rest: &[T], row: &mut [Lanes<T::Sum>; V]) {
-    for (out, x) in row.as_flattened_mut().iter_mut().zip(rest) {
-        *out = x.wide();
+fn end_of<T: Stored, const V: usize>(rest: &[T]) -> [[T; LANES]; V] {
+    let mut row = [[T::narrow(T::Sum::ZERO); LANES]; V];
+    row.as_flattened_mut()[..rest.len()].copy_from_slice(rest);
+    row
+}
+
+/// Vector `v` of a tile; of the last, what is meant.
+#[inline(always)]
+fn vector<T: Stored, const K: usize, const V: usize>(
+    row: &[T],
+    v: usize,
+    meant: &Lanes<T::Sum>,
+) -> Lanes<T::Sum> {
+    let mut lanes = [T::Sum::ZERO; LANES];
+    for (lane, x) in lanes.iter_mut().zip(&row.as_chunks::<LANES>().0[v]) {
+        *lane = x.wide();
     }
+    if K == 0 && v == V - 1 {
+        for l in 0..LANES {
+            lanes[l] = if meant[l] > T::Sum::ZERO { lanes[l] } else { T::Sum::ZERO };
+        }
+    }
+    lanes
+}
+
+/// Ones in the lanes of a tile's last vector that are meant.
+#[inline(always)]
+fn meant<F: Real>(tile: Tile) -> Lanes<F> {
+    keep(&[F::ONE; LANES], tile.tail, F::ZERO)
 }
 
 /// Asks for tiles of rows to come: every line, and where rows do not begin with one, one more.

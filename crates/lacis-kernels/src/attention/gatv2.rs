@@ -203,7 +203,7 @@ type Both<'a, T> = (Gathered<'a, T>, Gathered<'a, <T as Stored>::Sum>);
 impl<T: Stored> GatV2Score<'_, T> {
     /// `v·leaky(own + other)`, summed per head, and the bias; the other ends are rows of `x`.
     #[inline(always)]
-    fn of<M: Arith>(
+    fn of(
         &self,
         x: Mat<'_, T>,
         at: (CsrView<'_>, Range<usize>),
@@ -226,7 +226,7 @@ impl<T: Stored> GatV2Score<'_, T> {
 
     /// Joins what [`GatV2Score::of`] read last.
     #[inline(always)]
-    fn join<M: Arith, J: Join<T::Sum>>(
+    fn join<J: Join<T::Sum>>(
         &self,
         (rows, filled): Both<'_, T>,
         weighted: (&[Vector<T>], J),
@@ -353,7 +353,7 @@ impl<T: Stored> Score<T> for GatV2Score<'_, T> {
         entries: Range<usize>,
         scores: &mut [Vector<T>],
     ) {
-        self.of::<M>(self.gat.source, (self.gat.a, entries), work, scores);
+        self.of(self.gat.source, (self.gat.a, entries), work, scores);
     }
 
     #[inline(always)]
@@ -393,7 +393,7 @@ struct Targets<'a, T: Stored> {
 impl<T: Stored> Targets<'_, T> {
     /// The gradients of features and biases.
     #[inline(always)]
-    fn store_edges<M: Arith>(
+    fn store_edges(
         &self,
         (rows, entries): (Both<'_, T>, Range<usize>),
         (dots, work): (&[Vector<T>], &Own<T::Sum>),
@@ -411,7 +411,7 @@ impl<T: Stored> Targets<'_, T> {
             room.fill([T::Sum::ZERO; LANES]);
             layout.tile_of(&dots.as_flattened()[n * layout.slots..][..layout.slots], &mut one);
             let row = (rows.0.only(n), rows.1.only(n));
-            score.join::<M, _>(row, (&one, how), room);
+            score.join(row, (&one, how), room);
             layout.store(room, own.entry(e).0);
         }
     }
@@ -455,7 +455,7 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
         let (vectors, used, tile) =
             (layout.vectors, layout.score_vectors(n), layout.tile_vectors());
         let rows = Gathered::new(gat.source, gat.a.cols, entries.clone());
-        score.of::<M>(gat.source, at.clone(), work, &mut chunk.scores);
+        score.of(gat.source, at.clone(), work, &mut chunk.scores);
         let term = Times(&target.grad[..]);
         gather::reduce(layout, (rows, Fetch::No), term, &mut chunk.dots);
         layout.repeat(&target.lse[..tile], &mut chunk.lse[..used]);
@@ -464,10 +464,10 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
         let (of_slopes, of_leaky) = sums.split_at_mut(vectors);
         let (ends, ds) = (score.ends(&work.own), &chunk.dots[..]);
         let both = (rows, work.filled.rows(n));
-        score.join::<M, _>(both, (ds, AddSlopes(ends)), of_slopes);
-        score.join::<M, _>(both, (ds, AddLeaky(ends)), of_leaky);
+        score.join(both, (ds, AddSlopes(ends)), of_slopes);
+        score.join(both, (ds, AddLeaky(ends)), of_leaky);
         if own.asked_for() {
-            self.store_edges::<M>((both, entries), (ds, work), &mut target.room, own);
+            self.store_edges((both, entries), (ds, work), &mut target.room, own);
         }
     }
 
@@ -538,12 +538,12 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
         layout.gather_slots(self.stats, 1, names.clone(), &mut chunk.delta);
         let targets = Gathered::new(gat.target, names.0, names.1.clone());
         let rows = Gathered::new(self.given.grad, names.0, names.1);
-        score.of::<M>(gat.target, at.clone(), work, &mut chunk.scores);
+        score.of(gat.target, at.clone(), work, &mut chunk.scores);
         let term = Times(&work.own[..]);
         gather::reduce(layout, (rows, Fetch::Yes), term, &mut chunk.dots);
         chunk.differentiate::<M, T>(layout, &gat.edges, at);
         let ds = (&chunk.dots[..], AddSource(score.ends(&work.own)));
-        score.join::<M, _>((targets, work.filled.rows(n)), ds, sums);
+        score.join((targets, work.filled.rows(n)), ds, sums);
         let p = (&chunk.dropped[..], AddRows);
         gather::join(layout, (rows, Fetch::No), p, sums);
     }
