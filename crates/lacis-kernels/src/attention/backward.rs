@@ -11,7 +11,8 @@ use lacis_core::error::same_size;
 use lacis_core::{CsrView, Dense, Error, Result};
 
 use super::edges::{Edges, position};
-use super::lanes::{LANES, Lanes, Layout, Times, Vector, exp_less};
+use super::gather::dots_one;
+use super::lanes::{LANES, Lanes, Layout, Vector, exp_less};
 use super::rows::PerEntry;
 use crate::isa::Arith;
 use crate::matrix::{Mat, MatMut};
@@ -128,8 +129,8 @@ impl<F: Real> Target<F> {
         let tile = layout.tile_vectors();
         layout.load(given.grad, i, &mut self.grad, 0);
         layout.load(given.y, i, &mut self.room, 0);
-        let term = Times { layout, rows: &self.grad, own: &self.room };
-        layout.reduce((&mut self.dots, 1), &term);
+        let dots = self.dots.as_flattened_mut();
+        dots_one(layout, [&self.grad, &self.room], dots);
         let heads = &self.dots.as_flattened()[..layout.heads];
         layout.tile_of(heads, &mut self.delta[..tile]);
         layout.tile_of(given.lse.row(i), &mut self.lse[..tile]);

@@ -17,7 +17,8 @@ use lacis_core::{CsrView, Error, Result, Threads};
 use super::backward::{Chunk, Given, InOrder, Target, store_scores};
 use super::edges::{Dropout, Edges};
 use super::forward::{self, Score};
-use super::lanes::{AddRows, LANES, Lanes, Layout, Slots, Times, Vector, Weighted, mul};
+use super::gather::{self, AddRows, Fetch, Filled, Gathered, Times};
+use super::lanes::{LANES, Lanes, Layout, Slots, Vector, mul};
 use super::rows::{self, Out, OutRow, Pass, PerEntry, Sizes, Sums, nothing};
 use crate::isa::{Arith, Isa};
 use crate::matrix::{Mat, MatMut};
@@ -65,13 +66,16 @@ impl<'a, T: Stored> DotAttention<'a, T> {
     ) -> Result<Self> {
         let op = "dot attention";
         let layout = |x: Mat<'_, T>| match x.n_cols.checked_div(heads) {
-            Some(channels) if channels * heads == x.n_cols => Ok(Layout::new(heads, channels)),
+            Some(channels) if channels * heads == x.n_cols => Ok(Layout::new::<T>(heads, channels)),
             _ => {
                 let problem = format!("{heads} heads do not divide {} columns", x.n_cols);
                 Err(Error::argument("heads", problem))
             }
         };
-        let layouts = [layout(keys)?, layout(values)?];
+        let mut layouts = [layout(keys)?, layout(values)?];
+        if layouts[0].shape != layouts[1].shape {
+            layouts = layouts.map(Layout::general);
+        }
         same_size(op, "rows of the queries", a.n_rows(), queries.n_rows)?;
         same_size(op, "columns of the queries", keys.n_cols, queries.n_cols)?;
         same_size(op, "rows of the keys", a.n_cols, keys.n_rows)?;
@@ -183,21 +187,15 @@ impl<'a, T: Stored> DotAttention<'a, T> {
         check.edges(self.layouts[1], &grads.features, &grads.bias)
     }
 
-    /// `scale·q·(k + f) + b` of some entries, from the keys and the queries; one of them is the
-    /// same for all.
+    /// `scale·q·k + b` of some entries, from what the keys and the queries gave.
     #[inline(always)]
-    fn scores(
-        &self,
-        at: (CsrView<'_>, Range<usize>),
-        (own, others): (&[Vector<T>], &[Vector<T>]),
-        scores: &mut [Vector<T>],
-    ) {
+    fn finish_scores(&self, at: (CsrView<'_>, Range<usize>), scores: &mut [Vector<T>]) {
         let (layout, scale) = (self.layouts[0], T::Sum::of(self.scale));
+        let used = layout.score_vectors(at.1.len());
         if layout.vectors == 0 {
             scores.fill([T::Sum::ZERO; LANES]);
         }
-        layout.reduce((scores, at.1.len()), &Times { layout, rows: others, own });
-        times(&mut scores[..layout.score_vectors(at.1.len())], scale);
+        times(&mut scores[..used], scale);
         self.edges.add_bias(layout, at, scores);
     }
 }
@@ -206,14 +204,15 @@ impl<'a, T: Stored> DotAttention<'a, T> {
 pub(super) struct Own<F> {
     /// The row's own query, or key.
     own: Vec<Lanes<F>>,
-    /// Those of the other ends.
-    others: Vec<Lanes<F>>,
+    /// Keys, and values, with the features of edges.
+    filled: [Filled<F>; 2],
     room: Vec<Lanes<F>>,
 }
 
 impl<F: Real> Own<F> {
-    fn new(layout: Layout, chunk: usize) -> Self {
-        Own { own: layout.rows(1), others: layout.rows(chunk), room: layout.rows(1) }
+    fn new<T: Stored<Sum = F>>(dot: &DotAttention<'_, T>) -> Self {
+        let filled = dot.layouts.map(|layout| Filled::new(layout, dot.chunk(), &dot.edges));
+        Own { own: dot.layouts[0].rows(1), filled, room: dot.layouts[0].rows(1) }
     }
 }
 
@@ -228,7 +227,7 @@ impl<T: Stored> Score<T> for DotAttention<'_, T> {
     type Work = Own<T::Sum>;
 
     fn work(&self) -> Self::Work {
-        Own::new(self.layouts[0], self.chunk())
+        Own::new(self)
     }
 
     fn adjacency(&self) -> CsrView<'_> {
@@ -249,41 +248,85 @@ impl<T: Stored> Score<T> for DotAttention<'_, T> {
     }
 
     #[inline(always)]
-    fn entries<M: Arith>(
+    fn scores<M: Arith>(
         &self,
         work: &mut Self::Work,
         entries: Range<usize>,
         scores: &mut [Vector<T>],
-        values: &mut [Vector<T>],
     ) {
-        let Own { own, others, room } = work;
-        self.gather_both((self.a, entries.clone()), (others, values), room);
-        self.scores((self.a, entries), (own, others), scores);
+        self.fill((self.a, entries.clone()), work);
+        let Own { own, filled, .. } = work;
+        let rows = Gathered::new(self.keys, self.a.cols, entries.clone());
+        let both = (rows, filled[0].rows(entries.len()), Fetch::Yes);
+        self.reduce(self.layouts[0], both, own, scores);
+        self.finish_scores((self.a, entries), scores);
+    }
+
+    #[inline(always)]
+    fn add_values<M: Arith>(
+        &self,
+        work: &Self::Work,
+        entries: Range<usize>,
+        p: &[Vector<T>],
+        sums: &mut [Vector<T>],
+    ) {
+        let filled = work.filled[1].rows(entries.len());
+        let rows = Gathered::new(self.values, self.a.cols, entries);
+        self.add(self.layouts[1], (rows, filled, Fetch::Yes), p, sums);
     }
 }
 
+/// The rows of some edges, without and with the edges' features; these only where there are any.
+type Both<'a, T> = (Gathered<'a, T>, Gathered<'a, <T as Stored>::Sum>, Fetch);
+
 impl<T: Stored> DotAttention<'_, T> {
-    /// `k_j + f_e` and `v_j + f_e` of some entries.
+    /// Reads `k_j + f_e` and `v_j + f_e` of some entries where edges have features.
     #[inline(always)]
-    fn gather_both(
+    fn fill(&self, at: (CsrView<'_>, Range<usize>), work: &mut Own<T::Sum>) {
+        if let Some(features) = self.edges.features {
+            work.filled[0].fill((self.keys, features), at.clone());
+            work.filled[1].fill((self.values, features), at);
+        }
+    }
+
+    /// The products of rows with one that is the same for all.
+    #[inline(always)]
+    fn reduce(
         &self,
-        at: (CsrView<'_>, Range<usize>),
-        (keys, values): (&mut [Vector<T>], &mut [Vector<T>]),
-        room: &mut [Vector<T>],
+        layout: Layout,
+        (rows, filled, fetch): Both<'_, T>,
+        own: &[Vector<T>],
+        out: &mut [Vector<T>],
     ) {
-        let names = (at.0.cols, at.1.clone());
-        self.layouts[0].gather(self.keys, names.clone(), keys);
-        self.layouts[1].gather(self.values, names, values);
-        self.edges.add_features(self.layouts[0], at.clone(), (keys, room));
-        self.edges.add_features(self.layouts[1], at, (values, room));
+        if self.edges.features.is_some() {
+            let rows = (filled, Fetch::No);
+            gather::reduce(layout, rows, Times(own), out);
+        } else {
+            gather::reduce(layout, (rows, fetch), Times(own), out);
+        }
+    }
+
+    /// Adds weighted rows.
+    #[inline(always)]
+    fn add(
+        &self,
+        layout: Layout,
+        (rows, filled, fetch): Both<'_, T>,
+        p: &[Vector<T>],
+        sums: &mut [Vector<T>],
+    ) {
+        let p = (p, AddRows);
+        if self.edges.features.is_some() {
+            gather::join(layout, (filled, Fetch::No), p, sums);
+        } else {
+            gather::join(layout, (rows, fetch), p, sums);
+        }
     }
 }
 
 /// Scratch memory of a backward pass.
 pub(super) struct Work<F> {
     chunk: Chunk<F>,
-    /// Values, or gradients of `y`.
-    rows: Vec<Lanes<F>>,
     target: Target<F>,
     ends: Own<F>,
     /// The value of the source.
@@ -297,9 +340,8 @@ impl<T: Stored> DotAttention<'_, T> {
         let values = self.layouts[1];
         Work {
             chunk: Chunk::new(values),
-            rows: values.rows(self.chunk()),
             target: Target::new(values),
-            ends: Own::new(self.layouts[0], self.chunk()),
+            ends: Own::new(self),
             value: values.rows(1),
             more: values.scores(),
         }
@@ -316,7 +358,7 @@ struct Targets<'a, T: Stored> {
 impl<T: Stored> Targets<'_, T> {
     /// The gradients of features, which are as wide as keys and values, and of biases.
     #[inline(always)]
-    fn store_edges(
+    fn store_edges<M: Arith>(
         &self,
         entries: Range<usize>,
         (chunk, query): (&Chunk<T::Sum>, &[Vector<T>]),
@@ -330,9 +372,12 @@ impl<T: Stored> Targets<'_, T> {
         }
         let Target { room, grad, .. } = target;
         for (n, e) in entries.enumerate() {
-            layout.accumulate_one(room, (&chunk.dots, n), &Weighted(query));
+            let at = n * layout.slots;
+            let [ds, p] = [&chunk.dots, &chunk.dropped].map(|x| &x.as_flattened()[at..]);
+            room.fill([T::Sum::ZERO; LANES]);
+            gather::join_one::<M, _, _>(layout, query, (ds, AddRows), room);
             times(room, scale);
-            layout.accumulate_one(room, (&chunk.dropped, n), &AddRows(layout, grad));
+            gather::join_one::<M, _, _>(layout, grad, (p, AddRows), room);
             layout.store(room, own.entry(e).0);
         }
     }
@@ -370,18 +415,21 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
     ) {
         let (dot, [keys, values], n) = (self.dot, self.dot.layouts, entries.len());
         let at = (dot.a, entries.clone());
-        let Work { chunk, rows, target, ends: Own { own: query, others, room }, .. } = work;
+        let Work { chunk, target, ends, .. } = work;
         let (used, tile) = (values.score_vectors(n), values.tile_vectors());
-        dot.gather_both(at.clone(), (others, rows), room);
-        dot.scores(at.clone(), (query, others), &mut chunk.scores);
-        let term = Times { layout: values, rows, own: &target.grad };
-        values.reduce((&mut chunk.dots, n), &term);
+        dot.scores::<M>(ends, entries.clone(), &mut chunk.scores);
+        let Own { own: query, filled, .. } = ends;
+        let rows = Gathered::new(dot.values, dot.a.cols, entries.clone());
+        let both = (rows, filled[1].rows(n), Fetch::Yes);
+        dot.reduce(values, both, &target.grad, &mut chunk.dots);
         values.repeat(&target.lse[..tile], &mut chunk.lse[..used]);
         values.repeat(&target.delta[..tile], &mut chunk.delta[..used]);
         chunk.differentiate::<M, T>(values, &dot.edges, at);
-        keys.accumulate(sums, (&chunk.dots, n), &AddRows(keys, others));
+        let rows = Gathered::new(dot.keys, dot.a.cols, entries.clone());
+        let both = (rows, filled[0].rows(n), Fetch::No);
+        dot.add(keys, both, &chunk.dots, sums);
         if own.asked_for() {
-            self.store_edges(entries, (chunk, query), target, own);
+            self.store_edges::<M>(entries, (chunk, query), target, own);
         }
     }
 
@@ -423,14 +471,18 @@ impl<T: Stored> Sources<'_, T> {
     fn add_features(&self, at: (CsrView<'_>, Range<usize>), work: &mut Work<T::Sum>) {
         let Some(features) = self.dot.edges.features else { return };
         let (layout, by) = (self.dot.layouts[1], T::Sum::of(self.dot.scale));
-        let Work { chunk, rows, ends, more, .. } = work;
+        let Work { chunk, ends, more, target, .. } = work;
         for (n, e) in at.1.enumerate() {
+            let i = at.0.cols[e] as usize;
             layout.load(features, super::edges::position(at.0, e), &mut ends.room, 0);
-            let pairs =
-                [(&ends.others, by, &mut chunk.scores), (&*rows, T::Sum::ONE, &mut chunk.dots)];
+            let pairs = [
+                (self.dot.queries, by, &mut chunk.scores),
+                (self.given.grad, T::Sum::ONE, &mut chunk.dots),
+            ];
             for (other, by, out) in pairs {
-                let rows = &other[n * layout.vectors..];
-                layout.reduce((&mut *more, 1), &Times { layout, rows, own: &ends.room });
+                layout.load(other, i, &mut target.room, 0);
+                let both = [&target.room[..], &ends.room[..]];
+                gather::dots_one(layout, both, more.as_flattened_mut());
                 let out = &mut out.as_flattened_mut()[n * layout.slots..];
                 let out = out.iter_mut().zip(&more.as_flattened()[..layout.heads]);
                 for (out, more) in out {
@@ -472,23 +524,26 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
         sums: &mut [Vector<T>],
         _: &mut PerEntry<'_, T>,
     ) {
-        let (dot, [keys, values], n) = (self.dot, self.dot.layouts, entries.len());
+        let (dot, [keys, values]) = (self.dot, self.dot.layouts);
         let at = (self.given.transpose, entries);
         let names = (at.0.cols, at.1.clone());
-        let Work { chunk, rows, ends, value, .. } = work;
+        let Work { chunk, ends, value, .. } = work;
         values.gather_slots(self.stats, 0, names.clone(), &mut chunk.lse);
         values.gather_slots(self.stats, 1, names.clone(), &mut chunk.delta);
-        keys.gather(dot.queries, names.clone(), &mut ends.others);
-        values.gather(self.given.grad, names, rows);
-        dot.scores(at.clone(), (&ends.own, &ends.others), &mut chunk.scores);
-        values.reduce((&mut chunk.dots, n), &Times { layout: values, rows, own: value });
+        let queries = Gathered::new(dot.queries, names.0, names.1.clone());
+        let rows = Gathered::new(self.given.grad, names.0, names.1);
+        let term = Times(&ends.own[..]);
+        gather::reduce(keys, (queries, Fetch::Yes), term, &mut chunk.scores);
+        dot.finish_scores(at.clone(), &mut chunk.scores);
+        let term = Times(&value[..]);
+        gather::reduce(values, (rows, Fetch::Yes), term, &mut chunk.dots);
         self.add_features(at.clone(), work);
-        let Work { chunk, rows, ends, .. } = work;
+        let Work { chunk, .. } = work;
         chunk.differentiate::<M, T>(values, &dot.edges, at);
         let (of_keys, of_values) = sums.split_at_mut(keys.vectors);
-        let add = AddRows(keys, &ends.others[..]);
-        keys.accumulate(of_keys, (&chunk.dots, n), &add);
-        values.accumulate(of_values, (&chunk.dropped, n), &AddRows(values, rows));
+        let (ds, p) = ((&chunk.dots[..], AddRows), (&chunk.dropped[..], AddRows));
+        gather::join(keys, (queries, Fetch::No), ds, of_keys);
+        gather::join(values, (rows, Fetch::No), p, of_values);
     }
 
     #[inline(always)]

@@ -5,7 +5,7 @@ use std::ops::Range;
 use lacis_core::error::same_size;
 use lacis_core::{CsrView, Error, Result, Rng};
 
-use super::lanes::{self, Lanes, Layout, Vector};
+use super::lanes::{Lanes, Layout, Vector};
 use crate::matrix::Mat;
 use crate::real::{Real, Stored};
 
@@ -122,23 +122,6 @@ impl<T: Stored> Edges<'_, T> {
             Some(dropout) => {
                 dropout.apply(layout, at, (p, room));
                 room
-            }
-        }
-    }
-
-    /// Adds the features of entries to their rows.
-    #[inline(always)]
-    pub fn add_features(
-        &self,
-        layout: Layout,
-        (a, entries): (CsrView<'_>, Range<usize>),
-        (rows, room): (&mut [Vector<T>], &mut [Vector<T>]),
-    ) {
-        let Some(features) = self.features else { return };
-        for (row, e) in rows.chunks_exact_mut(layout.vectors).zip(entries) {
-            layout.load(features, position(a, e), room, 0);
-            for (row, more) in row.iter_mut().zip(room.iter()) {
-                *row = lanes::add(row, more);
             }
         }
     }

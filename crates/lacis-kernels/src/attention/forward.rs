@@ -14,7 +14,8 @@ use std::ops::Range;
 use lacis_core::{CsrView, Threads};
 
 use super::edges::Edges;
-use super::lanes::{AddRows, Lanes, Layout, Scale, Vector, exp_less, greater, mul};
+use super::gather::weight_at;
+use super::lanes::{Lanes, Layout, Vector, exp_less, greater, mul};
 use super::rows::{self, Out, OutRow, Pass, PerEntry, Sizes, Sums, nothing};
 use crate::isa::{Arith, Isa};
 use crate::matrix::MatMut;
@@ -37,13 +38,20 @@ pub(super) trait Score<T: Stored>: Sync {
     fn edges(&self) -> &Edges<'_, T>;
     /// Reads what target `i` has.
     fn begin(&self, work: &mut Self::Work, i: usize);
-    /// The scores and the values of some entries.
-    fn entries<M: Arith>(
+    /// The scores of some entries.
+    fn scores<M: Arith>(
         &self,
         work: &mut Self::Work,
         entries: Range<usize>,
         scores: &mut [Vector<T>],
-        values: &mut [Vector<T>],
+    );
+    /// Adds the values of the entries whose scores were asked for last, with weights `p`.
+    fn add_values<M: Arith>(
+        &self,
+        work: &Self::Work,
+        entries: Range<usize>,
+        p: &[Vector<T>],
+        sums: &mut [Vector<T>],
     );
 }
 
@@ -55,7 +63,6 @@ struct Work<F, W> {
     own: W,
     scores: Vec<Lanes<F>>,
     dropped: Vec<Lanes<F>>,
-    values: Vec<Lanes<F>>,
     greatest: Vec<Lanes<F>>,
     factor: Vec<Lanes<F>>,
     begun: bool,
@@ -101,7 +108,16 @@ fn rescale<M: Arith, F: Real>(
     for (sum, factor) in sum.iter_mut().zip(factor.iter()) {
         *sum = mul(sum, factor);
     }
-    layout.accumulate(values, (factor, 1), &Scale);
+    scale(layout, values, factor);
+}
+
+/// Multiplies a row by a number per head.
+#[inline(always)]
+fn scale<F: Real>(layout: Layout, values: &mut [Lanes<F>], factor: &[Lanes<F>]) {
+    let p = factor.as_flattened();
+    for (v, x) in values.iter_mut().take(layout.vectors).enumerate() {
+        *x = mul(x, &weight_at(layout, p, v));
+    }
 }
 
 impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
@@ -110,12 +126,11 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
     fn work(&self) -> Self::Work {
         let layout = self.0.layout();
         // The factors are read as the scores of one edge.
-        let (factor, chunk) = (layout.scores(), layout.chunk());
+        let factor = layout.scores();
         Work {
             own: self.0.work(),
             scores: layout.scores(),
             dropped: layout.scores(),
-            values: layout.rows(chunk),
             greatest: layout.tile(),
             factor,
             begun: false,
@@ -152,15 +167,19 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
     ) {
         let (layout, n) = (self.0.layout(), entries.len());
         let used = layout.score_vectors(n);
-        let Work { own, scores, dropped, values: rows, greatest: new, factor, begun } = work;
-        self.0.entries::<M>(own, entries.clone(), scores, rows);
+        let Work { own, scores, dropped, greatest: new, factor, begun } = work;
+        self.0.scores::<M>(own, entries.clone(), scores);
         let [greatest, sum, values] = parts(layout, sums);
 
         layout.set_after(scores, n, T::Sum::NEG_INFINITY);
         new.copy_from_slice(greatest);
-        for group in scores[..used].chunks_exact(new.len()) {
-            for (max, s) in new.iter_mut().zip(group) {
-                *max = greater(max, s);
+        if let [max] = &mut new[..] {
+            scores[..used].iter().for_each(|s| *max = greater(max, s));
+        } else {
+            for group in scores[..used].chunks_exact(new.len()) {
+                for (max, s) in new.iter_mut().zip(group) {
+                    *max = greater(max, s);
+                }
             }
         }
         layout.fold_greatest(new);
@@ -170,16 +189,22 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
         greatest.copy_from_slice(new);
         *begun = true;
 
-        for group in scores[..used].chunks_exact_mut(new.len()) {
-            for (s, max) in group.iter_mut().zip(new.iter()) {
+        if let [max] = &new[..] {
+            for s in &mut scores[..used] {
                 *s = exp_less::<M, T::Sum>(s, max);
+            }
+        } else {
+            for group in scores[..used].chunks_exact_mut(new.len()) {
+                for (s, max) in group.iter_mut().zip(new.iter()) {
+                    *s = exp_less::<M, T::Sum>(s, max);
+                }
             }
         }
         layout.set_after(scores, n, T::Sum::ZERO);
         layout.add_to_tile(&scores[..used], sum);
-        let at = (self.0.adjacency(), entries);
+        let at = (self.0.adjacency(), entries.clone());
         let p = self.0.edges().dropped(layout, at, (&*scores, dropped));
-        layout.accumulate(values, (p, n), &AddRows(layout, rows));
+        self.0.add_values::<M>(own, entries, p, values);
     }
 
     #[inline(always)]
@@ -217,7 +242,7 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
                 *factor = T::Sum::ONE / *sum;
             }
         }
-        layout.accumulate(values, (&work.factor, 1), &Scale);
+        scale(layout, values, &work.factor);
         let [y, _] = out.features;
         layout.store(values, y);
         let (greatest, sum) = (greatest.as_flattened(), sum.as_flattened());

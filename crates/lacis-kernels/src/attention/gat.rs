@@ -23,6 +23,7 @@ use lacis_core::{CsrView, Dense, Error, Result, Threads};
 use super::backward::{Given, row_of, store_vectors, to_callers_order};
 use super::edges::{Dropout, Edges};
 use super::forward::{self, Score};
+use super::gather::{self, AddRows, Fetch, Gathered};
 use super::lanes::{self, Layout, Slots, Vector, add, leaky, mul};
 use super::project::{Spread, project, spread};
 use super::rows::{self, Out, PerEntry, nothing};
@@ -79,7 +80,7 @@ impl<'a, T: Stored> Gat<'a, T> {
         slope: f64,
     ) -> Result<Self> {
         let source = source.into();
-        let layout = Layout::new(target_vectors.n_rows, target_vectors.n_cols);
+        let layout = Layout::new::<T>(target_vectors.n_rows, target_vectors.n_cols);
         same_size("gat", "number of source vectors", layout.heads, source_vectors.n_rows)?;
         same_size("gat", "length of a source vector", layout.channels, source_vectors.n_cols)?;
         same_size("gat", "rows of the source features", a.n_cols, source.n_rows)?;
@@ -160,7 +161,7 @@ impl<'a, T: Stored> Gat<'a, T> {
         if self.layout.width() == 0 {
             return Ok(());
         }
-        let gat = self.on(isa);
+        let gat = &self.on(isa);
         let bias = gat.edge_bias(isa, threads);
         let score = gat.score(isa, bias.as_ref(), threads);
         forward::run(isa, &score, (y, lse), threads);
@@ -187,7 +188,7 @@ impl<'a, T: Stored> Gat<'a, T> {
             super::backward::clear(grads.features);
             return Ok(());
         }
-        let gat = self.on(isa);
+        let gat = &self.on(isa);
         let bias = gat.edge_bias(isa, threads);
         let score = gat.score(isa, bias.as_ref(), threads);
         let GatGrads { source, target, target_vectors, source_vectors, .. } = grads;
@@ -199,12 +200,12 @@ impl<'a, T: Stored> Gat<'a, T> {
         let wanted = grads.bias.is_some() || gat.edge_vectors.is_some();
         let mut scores: Option<Dense<T::Sum>> = wanted.then(|| Dense::zeros(nnz, layout.heads));
         let own = PerEntry::new(nnz, None, scores.as_mut().map(MatMut::from));
-        let pass = Targets { score: &score, gat: &gat, given, vectors: &t };
+        let pass = Targets { score: &score, gat, given, vectors: &t };
         let features = [target.unwrap_or(nothing(n)), nothing(n)];
         let out = Out { features, stats: stats.as_mut() };
         store_vectors(layout, &rows::run(isa, &pass, (out, own), threads), target_vectors);
 
-        let pass = Sources { score: &score, gat: &gat, given, vectors: [&t, &u], stats: &stats };
+        let pass = Sources { score: &score, gat, given, vectors: [&t, &u], stats: &stats };
         let m = gat.a.n_cols;
         let out = Out { features: [source, nothing(m)], stats: nothing(m) };
         let totals = rows::run(isa, &pass, (out, PerEntry::none(nnz)), threads);
@@ -345,6 +346,10 @@ impl<T: Stored> GatScore<'_, T> {
         let layout = self.gat.layout;
         let used = layout.score_vectors(entries.len());
         self.edges.add_bias(layout, (a, entries), scores);
+        if let [t] = tile {
+            scores[..used].iter_mut().for_each(|s| *s = add(s, t));
+            return;
+        }
         for group in scores[..used].chunks_exact_mut(tile.len()) {
             for (s, t) in group.iter_mut().zip(tile) {
                 *s = add(s, t);
@@ -387,21 +392,30 @@ impl<T: Stored> Score<T> for GatScore<'_, T> {
     }
 
     #[inline(always)]
-    fn entries<M: Arith>(
+    fn scores<M: Arith>(
         &self,
         tile: &mut Self::Work,
         entries: Range<usize>,
         scores: &mut [Vector<T>],
-        values: &mut [Vector<T>],
     ) {
         let (layout, a) = (self.gat.layout, self.gat.a);
-        let at = (a.cols, entries.clone());
-        layout.gather_slots(&self.source, 0, at.clone(), scores);
-        layout.gather(self.gat.source, at, values);
+        layout.gather_slots(&self.source, 0, (a.cols, entries.clone()), scores);
         let used = layout.score_vectors(entries.len());
         self.raw((a, entries), tile, scores);
         for s in &mut scores[..used] {
             *s = leaky(s, self.slope);
         }
+    }
+
+    #[inline(always)]
+    fn add_values<M: Arith>(
+        &self,
+        _: &Self::Work,
+        entries: Range<usize>,
+        p: &[Vector<T>],
+        sums: &mut [Vector<T>],
+    ) {
+        let rows = Gathered::new(self.gat.source, self.gat.a.cols, entries);
+        gather::join(self.gat.layout, (rows, Fetch::Yes), (p, AddRows), sums);
     }
 }

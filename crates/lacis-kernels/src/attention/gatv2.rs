@@ -18,7 +18,8 @@ use lacis_core::{CsrView, Result, Threads};
 use super::backward::{Chunk, Given, InOrder, Target, row_of, store_scores, store_vectors};
 use super::edges::{Dropout, Edges};
 use super::forward::{self, Score};
-use super::lanes::{AddRows, Join, LANES, Lanes, Layout, Slots, Term, Times, Vector};
+use super::gather::{self, AddRows, Fetch, Filled, Gathered, Join, Term, Times};
+use super::lanes::{LANES, Lanes, Layout, Slots, Vector};
 use super::lanes::{add, leaky, mul, mul_add, slopes};
 use super::rows::{self, Out, OutRow, Pass, PerEntry, Sizes, Sums, nothing};
 use crate::isa::{Arith, Isa};
@@ -64,7 +65,7 @@ impl<'a, T: Stored> GatV2<'a, T> {
         slope: f64,
     ) -> Result<Self> {
         let vectors = vectors.into();
-        let layout = Layout::new(vectors.n_rows, vectors.n_cols);
+        let layout = Layout::new::<T>(vectors.n_rows, vectors.n_cols);
         same_size("gatv2", "rows of the target features", a.n_rows(), target.n_rows)?;
         same_size("gatv2", "columns of the target features", layout.width(), target.n_cols)?;
         same_size("gatv2", "rows of the source features", a.n_cols, source.n_rows)?;
@@ -184,104 +185,148 @@ struct GatV2Score<'a, T: Stored> {
 struct Own<F> {
     /// Features of the row's own node.
     own: Vec<Lanes<F>>,
-    /// Those of the other ends, where they are not the values too.
-    others: Vec<Lanes<F>>,
-    room: Vec<Lanes<F>>,
+    /// Those of the other ends and of the edges together.
+    filled: Filled<F>,
 }
 
 impl<F: Real> Own<F> {
-    fn new(layout: Layout) -> Self {
-        let others = layout.rows(layout.chunk());
-        Own { own: layout.rows(1), others, room: layout.rows(1) }
+    fn new<T: Stored<Sum = F>>(gat: &GatV2<'_, T>) -> Self {
+        let layout = gat.layout;
+        let filled = Filled::new(layout, layout.chunk(), &gat.edges);
+        Own { own: layout.rows(1), filled }
     }
 }
 
+/// The rows of some edges, without and with the edges' features; these only where there are any.
+type Both<'a, T> = (Gathered<'a, T>, Gathered<'a, <T as Stored>::Sum>);
+
 impl<T: Stored> GatV2Score<'_, T> {
-    /// `v·leaky(own + other)`, summed per head, and the bias.
+    /// `v·leaky(own + other)`, summed per head, and the bias; the other ends are rows of `x`.
     #[inline(always)]
-    fn scores(
+    fn of(
         &self,
+        x: Mat<'_, T>,
         at: (CsrView<'_>, Range<usize>),
-        (own, others): (&[Vector<T>], &[Vector<T>]),
+        work: &mut Own<T::Sum>,
         scores: &mut [Vector<T>],
     ) {
-        let layout = self.gat.layout;
-        let term = Scored(self.ends(own, others));
-        layout.reduce((scores, at.1.len()), &term);
+        let (layout, n) = (self.gat.layout, at.1.len());
+        let Own { own, filled } = work;
+        let term = Scored(self.ends(own));
+        if let Some(features) = self.gat.edges.features {
+            filled.fill((x, features), at.clone());
+            let rows = (filled.rows(n), Fetch::No);
+            gather::reduce(layout, rows, term, scores);
+        } else {
+            let rows = (Gathered::new(x, at.0.cols, at.1.clone()), Fetch::Yes);
+            gather::reduce(layout, rows, term, scores);
+        }
         self.gat.edges.add_bias(layout, at, scores);
     }
 
+    /// Joins what [`GatV2Score::of`] read last.
     #[inline(always)]
-    fn ends<'e>(&'e self, own: &'e [Vector<T>], others: &'e [Vector<T>]) -> Ends<'e, T::Sum> {
-        let (vectors, slope) = (&self.vectors[..], self.slope);
-        Ends { layout: self.gat.layout, vectors, slope, own, others }
+    fn join<J: Join<T::Sum>>(
+        &self,
+        (rows, filled): Both<'_, T>,
+        weighted: (&[Vector<T>], J),
+        sums: &mut [Vector<T>],
+    ) {
+        let layout = self.gat.layout;
+        if self.gat.edges.features.is_some() {
+            let rows = (filled, Fetch::No);
+            gather::join(layout, rows, weighted, sums);
+        } else {
+            gather::join(layout, (rows, Fetch::No), weighted, sums);
+        }
+    }
+
+    #[inline(always)]
+    fn ends<'e>(&'e self, own: &'e [Vector<T>]) -> Ends<'e, T::Sum> {
+        Ends { vectors: &self.vectors, slope: self.slope, own }
     }
 }
 
-/// The two ends of some edges.
+/// One end of edges; the other is a row that is read.
 #[derive(Clone, Copy)]
 struct Ends<'a, F> {
-    layout: Layout,
     vectors: &'a [Lanes<F>],
     slope: F,
     own: &'a [Lanes<F>],
-    others: &'a [Lanes<F>],
 }
 
 impl<F: Real> Ends<'_, F> {
+    #[inline(always)]
+    fn part(&self, first: usize, count: usize) -> Self {
+        let (vectors, own) = (&self.vectors[first..][..count], &self.own[first..][..count]);
+        Ends { vectors, slope: self.slope, own }
+    }
+
     /// `r`.
     #[inline(always)]
-    fn at(&self, e: usize, v: usize) -> Lanes<F> {
-        add(&self.own[v], &self.others[e * self.layout.vectors + v])
+    fn at(&self, v: usize, row: &Lanes<F>) -> Lanes<F> {
+        add(&self.own[v], row)
     }
 }
 
 /// `v·leaky(r)`.
+#[derive(Clone, Copy)]
 struct Scored<'a, F>(Ends<'a, F>);
 
 impl<F: Real> Term<F> for Scored<'_, F> {
     #[inline(always)]
-    fn at<M: Arith>(&self, e: usize, v: usize) -> Lanes<F> {
-        mul(&self.0.vectors[v], &leaky(&self.0.at(e, v), self.0.slope))
+    fn part(&self, first: usize, count: usize) -> Self {
+        Scored(self.0.part(first, count))
     }
-}
 
-/// Adds `w·l`.
-struct AddSlopes<'a, F>(Ends<'a, F>);
-
-impl<F: Real> Join<F> for AddSlopes<'_, F> {
     #[inline(always)]
-    fn join<M: Arith>(&self, e: usize, v: usize, w: &Lanes<F>, sum: &Lanes<F>) -> Lanes<F> {
-        mul_add::<M, F>(w, &slopes(&self.0.at(e, v), self.0.slope), sum)
+    fn at<M: Arith>(&self, v: usize, row: &Lanes<F>) -> Lanes<F> {
+        mul(&self.0.vectors[v], &leaky(&self.0.at(v, row), self.0.slope))
     }
 }
 
-/// Adds `w·leaky(r)`.
-struct AddLeaky<'a, F>(Ends<'a, F>);
+/// Joins a sum with something of `r`.
+macro_rules! joined {
+    ($(#[$doc:meta])* $name:ident($ends:ident, $v:ident, $w:ident, $r:ident) = $more:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        struct $name<'a, F>(Ends<'a, F>);
 
-impl<F: Real> Join<F> for AddLeaky<'_, F> {
-    #[inline(always)]
-    fn join<M: Arith>(&self, e: usize, v: usize, w: &Lanes<F>, sum: &Lanes<F>) -> Lanes<F> {
-        mul_add::<M, F>(w, &leaky(&self.0.at(e, v), self.0.slope), sum)
-    }
+        impl<F: Real> Join<F> for $name<'_, F> {
+            #[inline(always)]
+            fn part(&self, first: usize, count: usize) -> Self {
+                $name(self.0.part(first, count))
+            }
+
+            #[inline(always)]
+            fn join<M: Arith>(
+                &self,
+                $v: usize,
+                $w: &Lanes<F>,
+                row: &Lanes<F>,
+                sum: &Lanes<F>,
+            ) -> Lanes<F> {
+                let $ends = &self.0;
+                let $r = $ends.at($v, row);
+                let (w, more) = $more;
+                mul_add::<M, F>(&w, &more, sum)
+            }
+        }
+    };
 }
 
-/// Adds the gradient of a source: `w·v⊙l`.
-struct AddSource<'a, F>(Ends<'a, F>);
-
-impl<F: Real> Join<F> for AddSource<'_, F> {
-    #[inline(always)]
-    fn join<M: Arith>(&self, e: usize, v: usize, w: &Lanes<F>, sum: &Lanes<F>) -> Lanes<F> {
-        let w = mul(w, &self.0.vectors[v]);
-        mul_add::<M, F>(&w, &slopes(&self.0.at(e, v), self.0.slope), sum)
-    }
-}
+joined!(/** Adds `w·l`. */ AddSlopes(ends, v, w, r) = (*w, slopes(&r, ends.slope)));
+joined!(/** Adds `w·leaky(r)`. */ AddLeaky(ends, v, w, r) = (*w, leaky(&r, ends.slope)));
+joined!(
+    /** Adds the gradient of a source: `w·v⊙l`. */
+    AddSource(ends, v, w, r) = (mul(w, &ends.vectors[v]), slopes(&r, ends.slope))
+);
 
 impl<T: Stored> Score<T> for GatV2Score<'_, T> {
     type Work = Own<T::Sum>;
 
     fn work(&self) -> Self::Work {
-        Own::new(self.gat.layout)
+        Own::new(self.gat)
     }
 
     fn adjacency(&self) -> CsrView<'_> {
@@ -302,56 +347,39 @@ impl<T: Stored> Score<T> for GatV2Score<'_, T> {
     }
 
     #[inline(always)]
-    fn entries<M: Arith>(
+    fn scores<M: Arith>(
         &self,
         work: &mut Self::Work,
         entries: Range<usize>,
         scores: &mut [Vector<T>],
-        values: &mut [Vector<T>],
     ) {
-        let (layout, at) = (self.gat.layout, (self.gat.a, entries));
-        layout.gather(self.gat.source, (at.0.cols, at.1.clone()), values);
-        let others = self.with_features(at.clone(), values, (&mut work.others, &mut work.room));
-        self.scores(at, (&work.own, others), scores);
+        self.of(self.gat.source, (self.gat.a, entries), work, scores);
     }
-}
 
-impl<T: Stored> GatV2Score<'_, T> {
-    /// `z_j + f_e`: the rows themselves where edges have no features.
     #[inline(always)]
-    fn with_features<'r>(
+    fn add_values<M: Arith>(
         &self,
-        at: (CsrView<'_>, Range<usize>),
-        rows: &'r [Vector<T>],
-        (others, room): (&'r mut [Vector<T>], &mut [Vector<T>]),
-    ) -> &'r [Vector<T>] {
-        let layout = self.gat.layout;
-        if self.gat.edges.features.is_none() {
-            return rows;
-        }
-        let used = at.1.len() * layout.vectors;
-        others[..used].copy_from_slice(&rows[..used]);
-        self.gat.edges.add_features(layout, at, (&mut *others, room));
-        others
+        _: &Self::Work,
+        entries: Range<usize>,
+        p: &[Vector<T>],
+        sums: &mut [Vector<T>],
+    ) {
+        let rows = (Gathered::new(self.gat.source, self.gat.a.cols, entries), Fetch::No);
+        gather::join(self.gat.layout, rows, (p, AddRows), sums);
     }
 }
 
 /// Scratch memory of a backward pass.
 struct Work<F> {
     chunk: Chunk<F>,
-    rows: Vec<Lanes<F>>,
     target: Target<F>,
     ends: Own<F>,
 }
 
 impl<F: Real> Work<F> {
-    fn new(layout: Layout) -> Self {
-        Work {
-            chunk: Chunk::new(layout),
-            rows: layout.rows(layout.chunk()),
-            target: Target::new(layout),
-            ends: Own::new(layout),
-        }
+    fn new<T: Stored<Sum = F>>(gat: &GatV2<'_, T>) -> Self {
+        let layout = gat.layout;
+        Work { chunk: Chunk::new(layout), target: Target::new(layout), ends: Own::new(gat) }
     }
 }
 
@@ -367,21 +395,23 @@ impl<T: Stored> Targets<'_, T> {
     #[inline(always)]
     fn store_edges(
         &self,
-        entries: Range<usize>,
-        (dots, ends): (&[Vector<T>], Ends<'_, T::Sum>),
+        (rows, entries): (Both<'_, T>, Range<usize>),
+        (dots, work): (&[Vector<T>], &Own<T::Sum>),
         room: &mut [Vector<T>],
         own: &mut PerEntry<'_, T>,
     ) {
-        let layout = self.score.gat.layout;
+        let (layout, score) = (self.score.gat.layout, self.score);
         store_scores(layout, entries.clone(), dots, own);
         if own.features.n_cols == 0 {
             return;
         }
+        let how = AddSource(score.ends(&work.own));
+        let mut one = layout.tile();
         for (n, e) in entries.enumerate() {
-            let others = &ends.others[n * layout.vectors..];
-            let join = AddSource(Ends { others, ..ends });
             room.fill([T::Sum::ZERO; LANES]);
-            layout.accumulate_one(room, (dots, n), &join);
+            layout.tile_of(&dots.as_flattened()[n * layout.slots..][..layout.slots], &mut one);
+            let row = (rows.0.only(n), rows.1.only(n));
+            score.join(row, (&one, how), room);
             layout.store(room, own.entry(e).0);
         }
     }
@@ -391,7 +421,7 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
     type Work = Work<T::Sum>;
 
     fn work(&self) -> Self::Work {
-        Work::new(self.score.gat.layout)
+        Work::new(self.score.gat)
     }
 
     fn adjacency(&self) -> CsrView<'_> {
@@ -421,22 +451,23 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
     ) {
         let (gat, score, n) = (self.score.gat, self.score, entries.len());
         let (layout, at) = (gat.layout, (gat.a, entries.clone()));
-        let Work { chunk, rows, target, ends: Own { own: x, others, room } } = work;
+        let Work { chunk, target, ends: work } = work;
         let (vectors, used, tile) =
             (layout.vectors, layout.score_vectors(n), layout.tile_vectors());
-        layout.gather(gat.source, (gat.a.cols, entries.clone()), rows);
-        let others = score.with_features(at.clone(), rows, (others, room));
-        score.scores(at.clone(), (x, others), &mut chunk.scores);
-        layout.reduce((&mut chunk.dots, n), &Times { layout, rows, own: &target.grad });
+        let rows = Gathered::new(gat.source, gat.a.cols, entries.clone());
+        score.of(gat.source, at.clone(), work, &mut chunk.scores);
+        let term = Times(&target.grad[..]);
+        gather::reduce(layout, (rows, Fetch::No), term, &mut chunk.dots);
         layout.repeat(&target.lse[..tile], &mut chunk.lse[..used]);
         layout.repeat(&target.delta[..tile], &mut chunk.delta[..used]);
         chunk.differentiate::<M, T>(layout, &gat.edges, at);
         let (of_slopes, of_leaky) = sums.split_at_mut(vectors);
-        let (ends, ds) = (score.ends(x, others), (&chunk.dots[..], n));
-        layout.accumulate(of_slopes, ds, &AddSlopes(ends));
-        layout.accumulate(of_leaky, ds, &AddLeaky(ends));
+        let (ends, ds) = (score.ends(&work.own), &chunk.dots[..]);
+        let both = (rows, work.filled.rows(n));
+        score.join(both, (ds, AddSlopes(ends)), of_slopes);
+        score.join(both, (ds, AddLeaky(ends)), of_leaky);
         if own.asked_for() {
-            self.store_edges(entries, (&chunk.dots, ends), &mut target.room, own);
+            self.store_edges((both, entries), (ds, work), &mut target.room, own);
         }
     }
 
@@ -472,7 +503,7 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
     type Work = Work<T::Sum>;
 
     fn work(&self) -> Self::Work {
-        Work::new(self.score.gat.layout)
+        Work::new(self.score.gat)
     }
 
     fn adjacency(&self) -> CsrView<'_> {
@@ -502,18 +533,19 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
         let layout = gat.layout;
         let at = (self.given.transpose, entries);
         let names = (at.0.cols, at.1.clone());
-        let Work { chunk, rows, ends: Own { own: z, others, room }, .. } = work;
+        let Work { chunk, ends: work, .. } = work;
         layout.gather_slots(self.stats, 0, names.clone(), &mut chunk.lse);
         layout.gather_slots(self.stats, 1, names.clone(), &mut chunk.delta);
-        layout.gather(gat.target, names.clone(), others);
-        layout.gather(self.given.grad, names, rows);
-        gat.edges.add_features(layout, at.clone(), (&mut *others, room));
-        score.scores(at.clone(), (z, others), &mut chunk.scores);
-        layout.reduce((&mut chunk.dots, n), &Times { layout, rows, own: z });
+        let targets = Gathered::new(gat.target, names.0, names.1.clone());
+        let rows = Gathered::new(self.given.grad, names.0, names.1);
+        score.of(gat.target, at.clone(), work, &mut chunk.scores);
+        let term = Times(&work.own[..]);
+        gather::reduce(layout, (rows, Fetch::Yes), term, &mut chunk.dots);
         chunk.differentiate::<M, T>(layout, &gat.edges, at);
-        let join = AddSource(score.ends(z, others));
-        layout.accumulate(sums, (&chunk.dots, n), &join);
-        layout.accumulate(sums, (&chunk.dropped, n), &AddRows(layout, rows));
+        let ds = (&chunk.dots[..], AddSource(score.ends(&work.own)));
+        score.join((targets, work.filled.rows(n)), ds, sums);
+        let p = (&chunk.dropped[..], AddRows);
+        gather::join(layout, (rows, Fetch::No), p, sums);
     }
 
     #[inline(always)]

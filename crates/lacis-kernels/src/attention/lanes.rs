@@ -1,7 +1,7 @@
 //! How the heads of a row lie in vectors of 16 lanes.
 //!
 //! ```text
-//!   features of an edge   head 0, padded to 4, 8 or 16·m lanes | head 1 | …      `vectors` of them
+//!   features of an edge   head 0 in 4, 8 or 16·m lanes | head 1 | …              `vectors` of them
 //!   scores of edges       heads of edge 0, padded to 1, 2, 4, 8 or 16·m | those of edge 1 | …
 //! ```
 //! Scores of many edges are so one list of whole vectors, whatever the number of heads; a number
@@ -10,10 +10,12 @@
 
 use std::ops::Range;
 
-use crate::isa::{Arith, Isa, per_isa};
+use lacis_core::DType;
+
+use crate::isa::{Arith, Isa};
 use crate::math;
 use crate::matrix::{Mat, MatMut};
-use crate::mem::prefetch;
+use crate::mem::{L1, fetch_lines};
 use crate::real::{Real, Stored};
 
 /// Numbers of a vector, whatever the instruction set makes of it.
@@ -41,29 +43,87 @@ pub(super) struct Layout {
     pub slots: usize,
     /// Vectors of a row.
     pub vectors: usize,
-    /// What the loops over a chunk's rows are compiled for.
-    isa: Isa,
+    /// How loops over rows are compiled.
+    pub shape: Shape,
+    /// What they are compiled for.
+    pub isa: Isa,
 }
 
-/// Lanes that divide a vector, at least `least`, or whole vectors.
-fn padded(n: usize, least: usize) -> usize {
-    if n > LANES / 2 { n.next_multiple_of(LANES) } else { n.next_power_of_two().max(least) }
+/// Joins the lanes of each head in a vector; steps are constant, so that no lane goes by memory.
+macro_rules! fold {
+    ($layout:expr, $tile:expr, $join:ident) => {
+        if let [lanes] = $tile {
+            let slots = $layout.slots;
+            if slots <= 8 {
+                *lanes = $join(lanes, &rotated::<F, 8>(lanes));
+            }
+            if slots <= 4 {
+                *lanes = $join(lanes, &rotated::<F, 4>(lanes));
+            }
+            if slots <= 2 {
+                *lanes = $join(lanes, &rotated::<F, 2>(lanes));
+            }
+            if slots <= 1 {
+                *lanes = $join(lanes, &rotated::<F, 1>(lanes));
+            }
+        }
+    };
 }
+
+/// Whether loops are compiled for several shapes, or for one that does for all.
+pub(super) const fn has_shapes<T: Stored>() -> bool {
+    matches!(T::DTYPE, DType::F32)
+}
+
+/// How loops over rows are compiled: lanes of a head (4, 8, 16, or 0 where each head has vectors of
+/// its own), and vectors of a tile.
+pub(super) type Shape = (usize, usize);
 
 impl Layout {
     /// `heads` of `channels` each, side by side.
-    pub fn new(heads: usize, channels: usize) -> Self {
+    pub fn new<T: Stored>(heads: usize, channels: usize) -> Self {
         // One head alone is a row of whole vectors: its weight is the same in all lanes.
-        let lanes = if heads == 1 { channels.next_multiple_of(LANES) } else { padded(channels, 4) };
+        let flat = heads > 1 && has_shapes::<T>();
+        let lanes = match channels {
+            4 | 8 if flat => channels,
+            _ => channels.next_multiple_of(LANES),
+        };
+        let shape = match channels {
+            4 if flat => (4, 2),
+            8 if flat => (8, 4),
+            16 if flat => (16, 4),
+            _ if has_shapes::<T>() => (0, (lanes / LANES).clamp(1, 4)),
+            _ => (0, 1),
+        };
+        Layout::with(heads, channels, lanes, shape)
+    }
+
+    /// The same in loops that do for every layout.
+    pub fn general(self) -> Self {
+        let lanes = self.channels.next_multiple_of(LANES);
+        Layout::with(self.heads, self.channels, lanes, (0, 1))
+    }
+
+    fn with(heads: usize, channels: usize, lanes: usize, shape: Shape) -> Self {
         let vectors = (heads * lanes).div_ceil(LANES);
         // The weights of a vector are those of one edge.
-        let slots = padded(heads, (LANES / lanes.max(1)).max(1));
-        Layout { heads, channels, lanes, slots, vectors, isa: Isa::best() }
+        let least = (LANES / lanes.max(1)).max(1);
+        let slots = match heads {
+            0..=8 => heads.next_power_of_two().max(least),
+            _ => heads.next_multiple_of(LANES),
+        };
+        Layout { heads, channels, lanes, slots, vectors, shape, isa: Isa::best() }
     }
 
     /// The same for another instruction set.
     pub fn on(self, isa: Isa) -> Self {
         Layout { isa, ..self }
+    }
+
+    /// Vectors of a head that has some of its own.
+    #[inline(always)]
+    pub fn per_head(self) -> usize {
+        self.lanes / LANES
     }
 
     /// Numbers of a row, without padding.
@@ -143,25 +203,6 @@ impl Layout {
         }
     }
 
-    /// The rows of `x` that entries name, one after another.
-    #[inline(always)]
-    pub fn gather<T: Stored>(
-        self,
-        x: Mat<'_, T>,
-        (cols, entries): (&[u32], Range<usize>),
-        rows: &mut [Lanes<T::Sum>],
-    ) {
-        for (n, e) in entries.enumerate() {
-            if let Some(&j) = cols.get(e + AHEAD) {
-                let step = 64 / size_of::<T>();
-                for at in (0..x.n_cols).step_by(step) {
-                    prefetch(x.data, j as usize * x.stride + at);
-                }
-            }
-            self.load(x, cols[e] as usize, rows, n * self.vectors);
-        }
-    }
-
     /// Writes a row of vectors back.
     #[inline(always)]
     pub fn store<T: Stored>(self, row: &[Lanes<T::Sum>], out: &mut [T]) {
@@ -173,55 +214,6 @@ impl Layout {
         let heads = out.chunks_exact_mut(self.channels).zip(row.chunks_exact(self.lanes));
         for (out, row) in heads {
             narrow(row, out);
-        }
-    }
-
-    /// `sums_v ← join(edge, v, weights_v, sums_v)` for every vector of a row and `n` edges in
-    /// ascending order; the weights are the edge's numbers in `p`.
-    #[inline(always)]
-    pub fn accumulate<F: Real, J: Join<F>>(
-        self,
-        sums: &mut [Lanes<F>],
-        (p, n): (&[Lanes<F>], usize),
-        join: &J,
-    ) {
-        self.accumulate_from(sums, (p.as_flattened(), n), join);
-    }
-
-    /// As [`Layout::accumulate`] for edge `e` alone.
-    #[inline(always)]
-    pub fn accumulate_one<F: Real, J: Join<F>>(
-        self,
-        sums: &mut [Lanes<F>],
-        (p, e): (&[Lanes<F>], usize),
-        join: &J,
-    ) {
-        self.accumulate_from(sums, (&p.as_flattened()[e * self.slots..], 1), join);
-    }
-
-    #[inline(always)]
-    fn accumulate_from<F: Real, J: Join<F>>(
-        self,
-        sums: &mut [Lanes<F>],
-        (p, n): (&[F], usize),
-        join: &J,
-    ) {
-        let job = (self, &mut sums[..self.vectors], p, n, join);
-        match self.lanes {
-            4 => accumulate::<F, J, 4>(self.isa, job),
-            8 => accumulate::<F, J, 8>(self.isa, job),
-            _ => accumulate::<F, J, LANES>(self.isa, job),
-        }
-    }
-
-    /// The sums over each head's channels of `term(edge, v)`, to the edges' numbers in `out`.
-    #[inline(always)]
-    pub fn reduce<F: Real, G: Term<F>>(self, (out, n): (&mut [Lanes<F>], usize), term: &G) {
-        let job = (self, out.as_flattened_mut(), n, term);
-        match self.lanes {
-            4 => reduce::<F, G, 4>(self.isa, job),
-            8 => reduce::<F, G, 8>(self.isa, job),
-            _ => reduce::<F, G, LANES>(self.isa, job),
         }
     }
 
@@ -238,6 +230,10 @@ impl Layout {
     /// A tile under every vector of scores.
     #[inline(always)]
     pub fn repeat<F: Real>(self, tile: &[Lanes<F>], scores: &mut [Lanes<F>]) {
+        if let [tile] = tile {
+            scores.fill(*tile);
+            return;
+        }
         for group in scores.chunks_exact_mut(tile.len()) {
             group.copy_from_slice(tile);
         }
@@ -252,16 +248,19 @@ impl Layout {
         (cols, entries): (&[u32], Range<usize>),
         out: &mut [Lanes<F>],
     ) {
-        let out = out.as_flattened_mut();
-        let at = |j: u32| j as usize * x.stride + block * self.slots;
-        for (n, e) in entries.enumerate() {
-            if let Some(&j) = cols.get(e + AHEAD) {
-                prefetch(&x.data, at(j));
-            }
-            let start = at(cols[e]);
-            for b in (0..self.slots).step_by(LANES) {
-                let from = &x.data[start + b..][..LANES];
-                out[n * self.slots + b..][..LANES].copy_from_slice(from);
+        let (out, at) = (out.as_flattened_mut(), block * self.slots);
+        let own = &cols[entries.clone()];
+        let coming = cols.get(entries.start + AHEAD..entries.end + AHEAD).unwrap_or(own);
+        let names = own.iter().zip(coming);
+        match self.slots {
+            1 => gather_few::<F, 1>(x, at, names, out),
+            2 => gather_few::<F, 2>(x, at, names, out),
+            4 => gather_few::<F, 4>(x, at, names, out),
+            8 => gather_few::<F, 8>(x, at, names, out),
+            slots => {
+                for (out, (&j, _)) in out.chunks_exact_mut(slots).zip(names) {
+                    out.copy_from_slice(&x.data[j as usize * x.stride + at..][..slots]);
+                }
             }
         }
     }
@@ -269,30 +268,22 @@ impl Layout {
     /// The greatest lane of each head: afterwards a tile.
     #[inline(always)]
     pub fn fold_greatest<F: Real>(self, tile: &mut [Lanes<F>]) {
-        let mut step = LANES / 2;
-        while step >= self.slots {
-            for lanes in tile.iter_mut() {
-                *lanes = greater(lanes, &rotated(lanes, step));
-            }
-            step /= 2;
-        }
+        fold!(self, tile, greater);
     }
 
     /// The sum of the lanes of each head, likewise.
     #[inline(always)]
     pub fn fold_sum<F: Real>(self, tile: &mut [Lanes<F>]) {
-        let mut step = LANES / 2;
-        while step >= self.slots {
-            for lanes in tile.iter_mut() {
-                *lanes = add(lanes, &rotated(lanes, step));
-            }
-            step /= 2;
-        }
+        fold!(self, tile, add);
     }
 
     /// Adds the scores of edges to a tile that is not yet folded.
     #[inline(always)]
     pub fn add_to_tile<F: Real>(self, scores: &[Lanes<F>], tile: &mut [Lanes<F>]) {
+        if let [sum] = tile {
+            scores.iter().for_each(|x| *sum = add(sum, x));
+            return;
+        }
         for group in scores.chunks_exact(tile.len()) {
             for (sum, x) in tile.iter_mut().zip(group) {
                 *sum = add(sum, x);
@@ -311,70 +302,20 @@ impl Layout {
     }
 }
 
-// The two loops over all numbers of a chunk's rows. They are compiled by themselves: many passes
-// share them, and alone they have enough registers.
-
-/// Layout, sums, weights, number of edges, and what is done with them.
-type Accumulate<'a, F, J> = (Layout, &'a mut [Lanes<F>], &'a [F], usize, &'a J);
-
-per_isa!(fn accumulate<[F: Real, J: Join<F>], [K]>(
-    job: Accumulate<'_, F, J>) = accumulate_body);
-
+/// The `N` numbers from `at` on of the rows that are named, and asks for those to come.
 #[inline(always)]
-fn accumulate_body<M: Arith, F: Real, J: Join<F>, const K: usize>(job: Accumulate<'_, F, J>) {
-    let (layout, sums, p, n, join) = job;
-    // Some edges between reading a sum and writing it; few enough for their rows to stay near.
-    for first in (0..n).step_by(8) {
-        let end = n.min(first + 8);
-        for (v, sum) in sums.iter_mut().enumerate() {
-            let mut total = *sum;
-            for e in first..end {
-                let w = weights::<F, K>(layout, p, e, v);
-                total = join.join::<M>(e, v, &w, &total);
-            }
-            *sum = total;
-        }
-    }
-}
-
-/// The numbers of edge `e`'s heads in the lanes of vector `v`.
-#[inline(always)]
-fn weights<F: Real, const K: usize>(layout: Layout, p: &[F], e: usize, v: usize) -> Lanes<F> {
-    if K == LANES {
-        return [p[e * layout.slots + v / (layout.lanes / LANES)]; LANES];
-    }
-    let (heads, at) = (LANES / K, e * layout.slots + v * (LANES / K));
-    let p = &p[at..at + heads];
-    let mut lanes = [F::ZERO; LANES];
-    for l in 0..LANES {
-        lanes[l] = p[l / K];
-    }
-    lanes
-}
-
-/// Layout, where the sums go, number of edges, and what is summed.
-type Reduce<'a, F, G> = (Layout, &'a mut [F], usize, &'a G);
-
-per_isa!(fn reduce<[F: Real, G: Term<F>], [K]>(job: Reduce<'_, F, G>) = reduce_body);
-
-#[inline(always)]
-fn reduce_body<M: Arith, F: Real, G: Term<F>, const K: usize>(job: Reduce<'_, F, G>) {
-    let (layout, out, n, term) = job;
-    for (e, out) in out.chunks_mut(layout.slots).take(n).enumerate() {
-        if K == LANES {
-            let per_head = layout.lanes / LANES;
-            for (h, out) in out.iter_mut().take(layout.heads).enumerate() {
-                let mut sum = term.at::<M>(e, h * per_head);
-                for v in 1..per_head {
-                    sum = add(&sum, &term.at::<M>(e, h * per_head + v));
-                }
-                *out = across(&sum);
-            }
-        } else {
-            let heads = LANES / K;
-            for (v, out) in out.chunks_exact_mut(heads).take(layout.vectors).enumerate() {
-                out.copy_from_slice(&groups::<F, K>(&term.at::<M>(e, v))[..heads]);
-            }
+fn gather_few<'a, F: Real, const N: usize>(
+    x: &Slots<F>,
+    at: usize,
+    names: impl Iterator<Item = (&'a u32, &'a u32)>,
+    out: &mut [F],
+) {
+    let (data, stride) = (&x.data[at..], x.stride);
+    for (out, (&j, &coming)) in out.as_chunks_mut::<N>().0.iter_mut().zip(names) {
+        fetch_lines::<F, L1>(data, coming as usize * stride, 1);
+        let start = j as usize * stride;
+        if let Some(from) = data.get(start..start + N) {
+            out.copy_from_slice(from);
         }
     }
 }
@@ -403,60 +344,6 @@ impl<F: Real> Slots<F> {
     #[inline(always)]
     pub fn row(&self, i: usize) -> &[F] {
         &self.data[i * self.stride..][..self.stride]
-    }
-}
-
-/// Something of an edge and a vector of its row.
-pub(super) trait Term<F> {
-    fn at<M: Arith>(&self, e: usize, v: usize) -> Lanes<F>;
-}
-
-/// How an edge joins a vector of sums, with a weight per lane.
-pub(super) trait Join<F: Real> {
-    fn join<M: Arith>(&self, e: usize, v: usize, w: &Lanes<F>, sum: &Lanes<F>) -> Lanes<F>;
-}
-
-/// The row of each edge times one that is the same for all.
-pub(super) struct Times<'a, F> {
-    pub layout: Layout,
-    pub rows: &'a [Lanes<F>],
-    pub own: &'a [Lanes<F>],
-}
-
-impl<F: Real> Term<F> for Times<'_, F> {
-    #[inline(always)]
-    fn at<M: Arith>(&self, e: usize, v: usize) -> Lanes<F> {
-        mul(&self.rows[e * self.layout.vectors + v], &self.own[v])
-    }
-}
-
-/// Adds the weighted row of each edge.
-pub(super) struct AddRows<'a, F>(pub Layout, pub &'a [Lanes<F>]);
-
-impl<F: Real> Join<F> for AddRows<'_, F> {
-    #[inline(always)]
-    fn join<M: Arith>(&self, e: usize, v: usize, w: &Lanes<F>, sum: &Lanes<F>) -> Lanes<F> {
-        mul_add::<M, F>(w, &self.1[e * self.0.vectors + v], sum)
-    }
-}
-
-/// The weighted row, whatever the sum was.
-pub(super) struct Weighted<'a, F>(pub &'a [Lanes<F>]);
-
-impl<F: Real> Join<F> for Weighted<'_, F> {
-    #[inline(always)]
-    fn join<M: Arith>(&self, _: usize, v: usize, w: &Lanes<F>, _: &Lanes<F>) -> Lanes<F> {
-        mul(w, &self.0[v])
-    }
-}
-
-/// The weighted sum.
-pub(super) struct Scale;
-
-impl<F: Real> Join<F> for Scale {
-    #[inline(always)]
-    fn join<M: Arith>(&self, _: usize, _: usize, w: &Lanes<F>, sum: &Lanes<F>) -> Lanes<F> {
-        mul(w, sum)
     }
 }
 
@@ -520,19 +407,19 @@ pub(super) fn slopes<F: Real>(x: &Lanes<F>, slope: F) -> Lanes<F> {
     lanes
 }
 
-/// The lanes, those `step` further first.
+/// The lanes, those `STEP` further first.
 #[inline(always)]
-fn rotated<F: Real>(x: &Lanes<F>, step: usize) -> Lanes<F> {
+fn rotated<F: Real, const STEP: usize>(x: &Lanes<F>) -> Lanes<F> {
     let mut lanes = [F::ZERO; LANES];
     for l in 0..LANES {
-        lanes[l] = x[(l + step) % LANES];
+        lanes[l] = x[(l + STEP) % LANES];
     }
     lanes
 }
 
 /// The first `n` lanes, and `value` in the others.
 #[inline(always)]
-fn keep<F: Real>(lanes: &Lanes<F>, n: usize, value: F) -> Lanes<F> {
+pub(super) fn keep<F: Real>(lanes: &Lanes<F>, n: usize, value: F) -> Lanes<F> {
     let mut kept = [value; LANES];
     for l in 0..LANES {
         if l < n {
@@ -557,33 +444,4 @@ fn narrow<T: Stored>(from: &[T::Sum], out: &mut [T]) {
     for (out, value) in out.iter_mut().zip(from) {
         *out = T::narrow(*value);
     }
-}
-
-/// The sums of groups of `K` lanes, in the first lanes.
-#[inline(always)]
-fn groups<F: Real, const K: usize>(x: &Lanes<F>) -> Lanes<F> {
-    let mut lanes = *x;
-    let mut left = LANES;
-    while left > LANES / K {
-        let old = lanes;
-        left /= 2;
-        for l in 0..left {
-            lanes[l] = old[2 * l] + old[2 * l + 1];
-        }
-    }
-    lanes
-}
-
-/// The sum of all lanes.
-#[inline(always)]
-fn across<F: Real>(x: &Lanes<F>) -> F {
-    let mut lanes = *x;
-    let mut left = LANES;
-    while left > 1 {
-        left /= 2;
-        for l in 0..left {
-            lanes[l] += lanes[l + left];
-        }
-    }
-    lanes[0]
 }

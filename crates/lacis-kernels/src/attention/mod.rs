@@ -24,6 +24,7 @@ mod dot;
 mod edges;
 mod forward;
 mod gat;
+mod gather;
 mod gatv2;
 mod lanes;
 mod project;

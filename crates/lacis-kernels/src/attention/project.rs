@@ -5,7 +5,8 @@ use std::ops::Range;
 use lacis_core::Threads;
 use lacis_core::threads::ranges;
 
-use super::lanes::{AddRows, LANES, Layout, Times, Vector, Weighted};
+use super::gather::{AddRows, Fetch, Gathered, Times, join_one, reduce};
+use super::lanes::{LANES, Layout, Vector};
 use super::rows;
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
@@ -40,14 +41,17 @@ per_isa!(fn project_rows<[T: Stored], []>(part: Part<'_, T>) = project_body);
 #[inline(always)]
 fn project_body<M: Arith, T: Stored>(part: Part<'_, T>) {
     let ((layout, x, vectors), rows, mut out) = part;
-    let (mut room, mut sums) = (layout.rows(1), layout.scores());
-    let first = rows.start;
-    for i in rows {
-        layout.load(x, i, &mut room, 0);
-        layout.reduce((&mut sums, 1), &Times { layout, rows: &room, own: vectors });
-        let sums = &sums.as_flattened()[..layout.heads];
-        for (out, sum) in out.row_mut(i - first).iter_mut().zip(sums) {
-            *out = *sum;
+    let mut sums = layout.scores();
+    let chunk = layout.chunk();
+    let names: Vec<u32> = (rows.start as u32..rows.end as u32).collect();
+    for start in (0..names.len()).step_by(chunk) {
+        let end = names.len().min(start + chunk);
+        let rows = (Gathered::new(x, &names, start..end), Fetch::No);
+        reduce(layout, rows, Times(vectors), &mut sums);
+        for (i, sums) in (start..end).zip(sums.as_flattened().chunks_exact(layout.slots)) {
+            for (out, sum) in out.row_mut(i).iter_mut().zip(&sums[..layout.heads]) {
+                *out = *sum;
+            }
         }
     }
 }
@@ -94,10 +98,11 @@ fn spread_body<M: Arith, T: Stored>(part: SpreadPart<'_, T>) -> Vec<Vector<T>> {
     for r in rows {
         layout.load(x, r, &mut room, 0);
         layout.tile_of(scores.row(r), &mut tile[..layout.tile_vectors()]);
-        let add = AddRows(layout, &room[..]);
-        layout.accumulate(&mut totals, (&tile, 1), &add);
+        let p = (tile.as_flattened(), AddRows);
+        join_one::<M, _, _>(layout, &room, p, &mut totals);
         if out.n_cols > 0 {
-            layout.accumulate(&mut row, (&tile, 1), &Weighted(vectors));
+            row.fill([T::Sum::ZERO; LANES]);
+            join_one::<M, _, _>(layout, vectors, p, &mut row);
             layout.store(&row, out.row_mut(r - first));
         }
     }

@@ -5,7 +5,8 @@ use std::ops::Range;
 use lacis_core::CsrView;
 
 use super::super::backward::{Chunk, Given, Target, store_scores};
-use super::super::lanes::{AddRows, LANES, Lanes, Layout, Slots, Times, Vector, Weighted, mul};
+use super::super::gather::{self, AddRows, Fetch, Gathered, Times};
+use super::super::lanes::{LANES, Lanes, Layout, Slots, Vector, mul};
 use super::super::rows::{OutRow, Pass, PerEntry, Sizes, Sums};
 use super::{Gat, GatScore};
 use crate::isa::Arith;
@@ -23,7 +24,6 @@ pub(super) struct Targets<'a, T: Stored> {
 pub(super) struct Work<F> {
     chunk: Chunk<F>,
     slopes: Vec<Lanes<F>>,
-    rows: Vec<Lanes<F>>,
     target: Target<F>,
     tile: Vec<Lanes<F>>,
     /// Features of the source, or of the target.
@@ -35,7 +35,6 @@ impl<F: Real> Work<F> {
         Work {
             chunk: Chunk::new(layout),
             slopes: layout.scores(),
-            rows: layout.rows(layout.chunk()),
             target: Target::new(layout),
             tile: layout.tile(),
             own: layout.rows(1),
@@ -78,17 +77,17 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
     ) {
         let (layout, a, n) = (self.gat.layout, self.gat.a, entries.len());
         let used = layout.score_vectors(n);
-        let Work { chunk, slopes, rows, target, tile, .. } = work;
+        let Work { chunk, slopes, target, tile, .. } = work;
+        let rows = Gathered::new(self.gat.source, a.cols, entries.clone());
         let at = (a.cols, entries.clone());
-        layout.gather_slots(&self.score.source, 0, at.clone(), &mut chunk.scores);
-        layout.gather(self.gat.source, at, rows);
+        layout.gather_slots(&self.score.source, 0, at, &mut chunk.scores);
         self.score.raw((a, entries.clone()), tile, &mut chunk.scores);
         self.score.activate(&mut chunk.scores[..used], slopes);
         layout.repeat(&target.lse[..tile.len()], &mut chunk.lse[..used]);
         if own.asked_for() {
             layout.repeat(&target.delta[..tile.len()], &mut chunk.delta[..used]);
-            let term = Times { layout, rows, own: &target.grad };
-            layout.reduce((&mut chunk.dots, n), &term);
+            let (rows, term) = ((rows, Fetch::Yes), Times(&target.grad));
+            gather::reduce(layout, rows, term, &mut chunk.dots);
         }
         chunk.differentiate::<M, T>(layout, &self.score.edges, (a, entries.clone()));
         if own.asked_for() {
@@ -100,8 +99,8 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
         let (slope_sum, values) = sums.split_at_mut(layout.tile_vectors());
         layout.set_after(&mut chunk.scores, n, T::Sum::ZERO);
         layout.add_to_tile(&chunk.scores[..used], slope_sum);
-        let add = AddRows(layout, &rows[..]);
-        layout.accumulate(values, (&chunk.dropped, n), &add);
+        let (rows, p) = ((rows, Fetch::Yes), (&chunk.dropped[..], AddRows));
+        gather::join(layout, rows, p, values);
     }
 
     #[inline(always)]
@@ -117,7 +116,7 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
         let (slope_sum, values) = sums.row.split_at_mut(tile);
         layout.fold_sum(slope_sum);
         let d = &mut chunk.dots;
-        layout.reduce((d, 1), &Times { layout, rows: values, own: &target.grad });
+        gather::dots_one(layout, [values, &target.grad], d.as_flattened_mut());
         for ((d, sum), delta) in d.iter_mut().zip(slope_sum.iter()).zip(&target.delta) {
             for l in 0..LANES {
                 d[l] = M::mul_add(-sum[l], delta[l], d[l]);
@@ -129,10 +128,12 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
         rest[2 * layout.slots..].copy_from_slice(&d.as_flattened()[..layout.slots]);
 
         layout.load(self.gat.target.unwrap_or(self.gat.source), i, own, 0);
-        layout.accumulate(sums.totals, (d, 1), &AddRows(layout, own));
+        gather::join_one::<M, _, _>(layout, own, (d.as_flattened(), AddRows), sums.totals);
         let [x, _] = out.features;
         if !x.is_empty() {
-            layout.accumulate(values, (d, 1), &Weighted(self.vectors));
+            values.fill([T::Sum::ZERO; LANES]);
+            let p = (d.as_flattened(), AddRows);
+            gather::join_one::<M, _, _>(layout, self.vectors, p, values);
             layout.store(values, x);
         }
     }
@@ -192,22 +193,23 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
     ) {
         let (layout, a, n) = (self.gat.layout, self.given.transpose, entries.len());
         let used = layout.score_vectors(n);
-        let Work { chunk, slopes, rows, tile, own, .. } = work;
+        let Work { chunk, slopes, tile, own, .. } = work;
         let at = (a.cols, entries.clone());
         layout.gather_slots(self.stats, 0, at.clone(), &mut chunk.scores);
         layout.gather_slots(self.stats, 1, at.clone(), &mut chunk.lse);
-        layout.gather_slots(self.stats, 2, at.clone(), &mut chunk.delta);
-        layout.gather(self.given.grad, at, rows);
+        layout.gather_slots(self.stats, 2, at, &mut chunk.delta);
+        let rows = Gathered::new(self.given.grad, a.cols, entries.clone());
         self.score.raw((a, entries.clone()), tile, &mut chunk.scores);
         self.score.activate(&mut chunk.scores[..used], slopes);
-        layout.reduce((&mut chunk.dots, n), &Times { layout, rows, own });
+        let term = Times(&own[..]);
+        gather::reduce(layout, (rows, Fetch::Yes), term, &mut chunk.dots);
         chunk.differentiate::<M, T>(layout, &self.score.edges, (a, entries));
         scale(&mut chunk.dots[..used], slopes);
         layout.set_after(&mut chunk.dots, n, T::Sum::ZERO);
         let (score_sum, values) = sums.split_at_mut(layout.tile_vectors());
         layout.add_to_tile(&chunk.dots[..used], score_sum);
-        let add = AddRows(layout, &rows[..]);
-        layout.accumulate(values, (&chunk.dropped, n), &add);
+        let (rows, p) = ((rows, Fetch::No), (&chunk.dropped[..], AddRows));
+        gather::join(layout, rows, p, values);
     }
 
     #[inline(always)]
@@ -224,13 +226,13 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
         layout.fold_sum(score_sum);
         let d = &mut chunk.dots;
         d[..tile].copy_from_slice(score_sum);
-        layout.accumulate(sums.totals, (d, 1), &AddRows(layout, own));
+        gather::join_one::<M, _, _>(layout, own, (d.as_flattened(), AddRows), sums.totals);
         let [t, u] = self.vectors;
-        layout.accumulate(values, (d, 1), &AddRows(layout, u));
+        gather::join_one::<M, _, _>(layout, u, (d.as_flattened(), AddRows), values);
         if self.gat.target.is_none() {
             let of_target = &self.stats.row(j)[3 * layout.slots..];
             layout.tile_of(of_target, &mut d[..tile]);
-            layout.accumulate(values, (d, 1), &AddRows(layout, t));
+            gather::join_one::<M, _, _>(layout, t, (d.as_flattened(), AddRows), values);
         }
         let [z, _] = out.features;
         layout.store(values, z);
