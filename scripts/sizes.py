@@ -19,7 +19,8 @@ def functions(lines):
     """(length, name) of every function, by the indentation that rustfmt guarantees."""
     for start, line in enumerate(lines):
         head = re.match(r"( *)(?:pub(?:\([a-z]+\))? )?(?:const |unsafe )*fn (\w+)", line)
-        if head:
+        # A declaration in a trait has no body.
+        if head and not line.endswith(";"):
             end = next((i for i in range(start, len(lines)) if lines[i] == head[1] + "}"), start)
             yield end - start + 1, head[2]
 
