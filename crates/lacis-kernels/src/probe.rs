@@ -1,7 +1,7 @@
 //! What memory can do, and what a plain loop does: the marks that kernels are measured against.
 //!
 //! [`plain`] is the loop that anyone would write, compiled for the same instruction sets;
-//! [`read`], [`write`] and [`copy`] move an array in order. [`roof`](crate::roof) gathers rows.
+//! [`read`], [`write()`] and [`copy`] move an array in order. [`roof`](crate::roof) gathers rows.
 //!
 //! # Parallelism
 //! As in [`spmm`](crate::spmm): slices of about equal numbers of entries.

@@ -39,7 +39,7 @@ pub trait Real:
     /// The nearest number of this type.
     fn of(value: f64) -> Self;
     /// `self·b + c`, rounded once. A library call where the instruction set has none: bodies call
-    /// [`Arith::mul_add`](crate::isa::Arith::mul_add).
+    /// [`Arith::mul_add`].
     fn fused(self, b: Self, c: Self) -> Self;
     /// `√self`.
     fn sqrt(self) -> Self;

@@ -3,7 +3,7 @@
 //! `dx_i = y_i · (dy_i − Σ_s y · dy)`.
 //!
 //! # Parallelism
-//! Slices of segments, then slices of items; see [`super::items`].
+//! Slices of segments, then slices of items; see `items.rs`.
 
 use lacis_core::error::same_size;
 use lacis_core::reference::Axis;
