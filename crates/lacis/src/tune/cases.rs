@@ -43,7 +43,7 @@ const WIDTHS: &[(Detail, usize)] = &[
 fn most_bytes(detail: Detail) -> usize {
     match detail {
         Detail::Glimpse => 16 << 20,
-        Detail::Quick => 320 << 20,
+        Detail::Quick => 640 << 20,
         Detail::Full => 2 << 30,
     }
 }
