@@ -59,14 +59,16 @@ pub trait Real:
     /// The greater; NaN, once met, stays.
     #[inline(always)]
     fn greater(self, other: Self) -> Self {
-        // A comparison with NaN is false.
-        if self > other || self.is_nan() { self } else { other }
+        // A comparison with NaN is false. Two choices, not one of two reasons: each is an instruction.
+        let greater = if self > other { self } else { other };
+        if self.is_nan() { self } else { greater }
     }
 
     /// The lesser; NaN, once met, stays.
     #[inline(always)]
     fn lesser(self, other: Self) -> Self {
-        if self < other || self.is_nan() { self } else { other }
+        let lesser = if self < other { self } else { other };
+        if self.is_nan() { self } else { lesser }
     }
 }
 

@@ -206,8 +206,13 @@ fn join<M: Arith, T: Stored, J: Join, const V: usize>(
         None => &tail.data[start - tail.start..][..V * LANES],
     };
     for (sums, x) in sums.iter_mut().zip(tile.as_chunks::<LANES>().0) {
-        for (sum, x) in sums.iter_mut().zip(x) {
-            *sum = J::weighted::<M, T::Sum>(*sum, weight, x.wide());
+        // Widened before anything else, or bf16 is taken apart one by one.
+        let mut wide = [T::Sum::ZERO; LANES];
+        for (wide, x) in wide.iter_mut().zip(x) {
+            *wide = x.wide();
+        }
+        for (sum, x) in sums.iter_mut().zip(&wide) {
+            *sum = J::weighted::<M, T::Sum>(*sum, weight, *x);
         }
     }
 }
