@@ -59,7 +59,7 @@ pub trait Real:
     /// The greater; NaN, once met, stays.
     #[inline(always)]
     fn greater(self, other: Self) -> Self {
-        // A comparison with NaN is false. Two choices, not one of two reasons: each is an instruction.
+        // A comparison with NaN is false.
         let greater = if self > other { self } else { other };
         if self.is_nan() { self } else { greater }
     }
