@@ -1,0 +1,277 @@
+//! Choosing: candidates per layer, each costed with the best backward pass it allows.
+//!
+//! ```text
+//!  for each layer:  forms (rules) × bracketings (compose) ─► pruned, whatever the input
+//!  for each kept:   the whole network with it, its gradients, their bracketings ─► predicted time
+//!  the cheapest of each layer, the other layers as chosen so far
+//! ```
+
+mod backward;
+mod candidates;
+
+use std::collections::{BTreeMap, HashMap};
+
+use lacis_core::{Error, Result};
+
+use crate::cost::{Costs, Predicted, predict};
+use crate::dim::Sizes;
+use crate::expr::Expr;
+use crate::grad::gradients;
+use crate::lower::{Goal, Options, lower};
+use crate::op::{LossKind, Op};
+use crate::plan::Plan;
+
+pub use candidates::{Candidate, Candidates};
+
+/// Which equalities are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RuleSet {
+    /// All of them.
+    #[default]
+    All,
+    /// Re-association alone, no scaling inside kernels: the setting of SENSEi.
+    Sensei,
+}
+
+/// Exact savings, by the names that users leave them out with.
+pub const SAVINGS: &[&str] = &["hoist", "input-grad", "reach", "zero-rows", "symmetry", "fuse"];
+
+/// What the planner may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Equalities.
+    pub rules: RuleSet,
+    /// Savings that are left out.
+    pub without: Vec<String>,
+    /// Most candidates of a layer.
+    pub budget: usize,
+    /// Whether formulas are the same for many iterations: batches change the graph each time.
+    pub batches: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { rules: RuleSet::All, without: vec![], budget: 5000, batches: false }
+    }
+}
+
+impl Settings {
+    /// Whether a saving is in use.
+    pub fn uses(&self, saving: &str) -> bool {
+        !self.without.iter().any(|name| name == saving || name == "all")
+    }
+
+    fn options(&self, named: bool) -> Options {
+        let fuse = self.uses("fuse") && self.rules == RuleSet::All;
+        Options { fuse, hoist: self.uses("hoist") && !self.batches, named }
+    }
+}
+
+/// A network: what it computes, and what for.
+#[derive(Clone, Debug)]
+pub struct Network {
+    /// Its result, the logits.
+    pub result: Expr,
+    /// What is minimised; absent where nothing is learned.
+    pub loss: Option<LossKind>,
+    /// What is learned, in the order of its names in files.
+    pub params: Vec<Expr>,
+}
+
+/// What was decided, and how.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    /// The plan.
+    pub plan: Plan,
+    /// What it is expected to cost.
+    pub predicted: Predicted,
+    /// Its layers.
+    pub layers: Vec<Candidates>,
+    /// How many plans were costed.
+    pub costed: usize,
+}
+
+/// The original layers of a network: their numbers, barriers and bodies, the first ones first.
+fn layers(result: &Expr) -> Vec<(u16, Expr)> {
+    let all = Expr::sorted(std::slice::from_ref(result));
+    let barriers = all.into_iter().filter_map(|expr| match expr.op() {
+        Op::Layer(number) => Some((*number, expr)),
+        _ => None,
+    });
+    barriers.collect()
+}
+
+/// Plans a network for sizes and costs.
+///
+/// # Errors
+/// When shapes do not fit, or something has no kernel.
+pub fn choose(
+    network: &Network,
+    sizes: &Sizes,
+    costs: &dyn Costs,
+    settings: &Settings,
+) -> Result<Chosen> {
+    network.result.check()?;
+    let mut planner = Planner::new(network, sizes, costs, settings);
+    for at in 0..planner.layers.len() {
+        planner.choose_layer(at)?;
+    }
+    planner.finish()
+}
+
+/// The plan in which one layer is computed as its candidate `index` says, the others as `chosen`
+/// has them.
+///
+/// # Errors
+/// When there is no such candidate.
+pub fn with_candidate(
+    (network, chosen): (&Network, &Chosen),
+    (layer, index): (usize, usize),
+    (sizes, costs): (&Sizes, &dyn Costs),
+    settings: &Settings,
+) -> Result<Plan> {
+    let mut planner = Planner::new(network, sizes, costs, settings);
+    for (own, theirs) in planner.layers.iter_mut().zip(&chosen.layers) {
+        own.candidates.chosen = theirs.chosen;
+    }
+    let missing = || Error::argument("candidate", format!("layer {layer} has no {index}"));
+    let of = planner.layers.get_mut(layer).ok_or_else(missing)?;
+    if index >= of.candidates.all.len() {
+        return Err(missing());
+    }
+    of.candidates.chosen = index;
+    Ok(planner.finish()?.plan)
+}
+
+struct Layer {
+    barrier: Expr,
+    candidates: Candidates,
+}
+
+struct Planner<'a> {
+    network: &'a Network,
+    sizes: &'a Sizes,
+    costs: &'a dyn Costs,
+    settings: &'a Settings,
+    layers: Vec<Layer>,
+    /// Layers that look alike are decided once.
+    decided: HashMap<String, usize>,
+    costed: usize,
+}
+
+impl<'a> Planner<'a> {
+    fn new(
+        network: &'a Network,
+        sizes: &'a Sizes,
+        costs: &'a dyn Costs,
+        settings: &'a Settings,
+    ) -> Self {
+        let layers = layers(&network.result).into_iter().map(|(number, barrier)| {
+            let candidates = Candidates::of(number, &barrier.args()[0], settings);
+            Layer { barrier, candidates }
+        });
+        let layers = layers.collect();
+        Planner { network, sizes, costs, settings, layers, decided: HashMap::new(), costed: 0 }
+    }
+
+    /// The network's result with every layer as chosen.
+    fn assembled(&self) -> Expr {
+        let mut made: BTreeMap<u128, Expr> = BTreeMap::new();
+        for layer in &self.layers {
+            let body = &layer.candidates.all[layer.candidates.chosen].expr;
+            let body = body.replace(&|expr| made.get(&expr.id()).cloned());
+            made.insert(layer.barrier.id(), body.in_layer(layer.candidates.layer));
+        }
+        self.network.result.replace(&|expr| made.get(&expr.id()).cloned())
+    }
+
+    /// What has to be computed: forward, loss and gradients.
+    fn goal(&self) -> Goal {
+        let result = self.assembled();
+        let none = |param: &Expr| (param.clone(), None);
+        let Some(kind) = self.network.loss else {
+            let params = self.network.params.iter().map(none).collect();
+            return Goal { result, loss: None, params, extra: vec![] };
+        };
+        let loss = Expr::new(Op::Loss(kind), vec![result.clone()]);
+        let mut of = self.network.params.clone();
+        if !self.settings.uses("input-grad") {
+            let all = Expr::sorted(std::slice::from_ref(&result));
+            of.extend(
+                all.into_iter().filter(|e| matches!(e.op(), Op::Features { sparse: false, .. })),
+            );
+        }
+        let mut grads = gradients(&loss, &of);
+        let extra = grads.split_off(self.network.params.len()).into_iter().flatten().collect();
+        let params = self.network.params.iter().cloned().zip(grads).collect();
+        backward::without_masks(Goal { result, loss: Some(loss), params, extra })
+    }
+
+    /// A goal's plan and its cost, the backward pass bracketed as is best.
+    fn costed_goal(&mut self) -> Option<(Goal, f64)> {
+        let mut goal = self.goal();
+        let options = self.settings.options(false);
+        let iterations = self.sizes.iterations;
+        let mut costed = 0;
+        let mut cost = |goal: &Goal| {
+            costed += 1;
+            let plan = lower(goal, options);
+            Some(predict(&plan, self.sizes, self.costs)?.epoch(iterations))
+        };
+        let mut best = cost(&goal)?;
+        if goal.loss.is_some() {
+            backward::improve(&mut goal, &mut best, &mut cost);
+        }
+        self.costed += costed;
+        Some((goal, best))
+    }
+
+    fn choose_layer(&mut self, at: usize) -> Result<()> {
+        let looks = self.layers[at].candidates.looks.clone();
+        let kept: Vec<usize> = self.layers[at].candidates.kept();
+        let alike = self.decided.get(&looks).copied();
+        if let Some(index) = alike.filter(|_| at + 1 < self.layers.len()) {
+            self.layers[at].candidates.chosen = index;
+            return Ok(());
+        }
+        let mut best: Option<(f64, usize)> = None;
+        for index in kept {
+            self.layers[at].candidates.chosen = index;
+            let Some((_, seconds)) = self.costed_goal() else { continue };
+            self.layers[at].candidates.all[index].predicted = Some(seconds);
+            // The first of equals, so that the choice does not depend on rounding of sums.
+            if best.is_none_or(|(least, _)| seconds < least * (1.0 - 1e-9)) {
+                best = Some((seconds, index));
+            }
+        }
+        let Some((_, index)) = best else {
+            let body = &self.layers[at].candidates.all[0].expr;
+            return Err(Error::argument("plan", format!("no kernel computes {body}")));
+        };
+        self.layers[at].candidates.chosen = index;
+        self.decided.insert(looks, index);
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Chosen> {
+        let Some((goal, _)) = self.costed_goal() else {
+            let formula = &self.network.result;
+            return Err(Error::argument("plan", format!("no kernels compute {formula}")));
+        };
+        let mut plan = lower(&goal, self.settings.options(true));
+        let training = goal.loss.is_some();
+        let applies = |saving: &&&str| match **saving {
+            "input-grad" | "zero-rows" => training,
+            "hoist" => plan.steps.iter().any(|s| s.phase == crate::plan::Phase::Once),
+            "symmetry" => self.sizes.symmetric,
+            _ => true,
+        };
+        let savings = SAVINGS.iter().filter(|name| self.settings.uses(name)).filter(applies);
+        plan.savings = savings.map(|name| (*name).to_owned()).collect();
+        let Some(predicted) = predict(&plan, self.sizes, self.costs) else {
+            return Err(Error::argument("plan", "a step has no kernel".to_owned()));
+        };
+        let layers = self.layers.into_iter().map(|layer| layer.candidates).collect();
+        Ok(Chosen { plan, predicted, layers, costed: self.costed })
+    }
+}

@@ -1,0 +1,169 @@
+//! The backward pass: chains of gradients bracketed again, and masks that need not be drawn twice.
+
+use std::collections::HashSet;
+
+use crate::compose::factors;
+use crate::expr::{Expr, Kind, mul};
+use crate::lower::Goal;
+use crate::op::{Function, Op};
+
+/// The share that a dropout keeps is a multiple of this.
+const SHARES: f64 = 65536.0;
+
+/// `g ∘ mask ∘ relu'(y)` is `g·scale ∘ relu'(y ∘ mask)`: the sign of what was kept tells both, so
+/// the mask is not drawn again and `y` itself need not be kept.
+pub fn without_masks(goal: Goal) -> Goal {
+    let Some(loss) = &goal.loss else { return goal };
+    let forward: HashSet<u128> =
+        Expr::sorted(std::slice::from_ref(loss)).iter().map(Expr::id).collect();
+    let rewrite = |expr: &Expr| {
+        let (Op::MapGrad(Function::Relu), [y, g]) = (expr.op(), expr.args()) else { return None };
+        let (Op::Dropout { p, .. }, [inner]) = (g.op(), g.args()) else { return None };
+        let dropped = Expr::new(g.op().clone(), vec![y.clone()]);
+        let kept = ((1.0 - p.get()) * SHARES).round();
+        (forward.contains(&dropped.id()) && kept > 0.0).then(|| {
+            let g = inner.scaled(SHARES / kept);
+            (dropped, g)
+        })
+    };
+    // From the loss on, so that what is inside a rewritten gradient is rewritten too.
+    map_exprs(goal, &|root| {
+        let mut made: std::collections::HashMap<u128, Expr> = std::collections::HashMap::new();
+        for expr in Expr::sorted(std::slice::from_ref(root)) {
+            let args: Vec<Expr> = expr.args().iter().map(|a| made[&a.id()].clone()).collect();
+            let new = match rewrite(&expr) {
+                Some((dropped, _)) => {
+                    let (Op::Dropout { p, .. }, [_]) = (args[1].op(), args[1].args()) else {
+                        unreachable!("a dropout stays one when its argument is replaced")
+                    };
+                    let kept = ((1.0 - p.get()) * SHARES).round();
+                    let g = args[1].args()[0].scaled(SHARES / kept);
+                    Expr::new(Op::MapGrad(Function::Relu), vec![dropped, g])
+                }
+                None if args == expr.args() => expr.clone(),
+                None => crate::expr::rebuilt(expr.op(), args),
+            };
+            made.insert(expr.id(), new);
+        }
+        made[&root.id()].clone()
+    })
+}
+
+fn map_exprs(goal: Goal, f: &dyn Fn(&Expr) -> Expr) -> Goal {
+    Goal {
+        params: goal.params.into_iter().map(|(p, g)| (p, g.as_ref().map(f))).collect(),
+        extra: goal.extra.iter().map(f).collect(),
+        ..goal
+    }
+}
+
+/// Brackets each chain of the backward pass anew where that is cheaper. Scalings stay with the
+/// matrix they belong to: `Nᵀ` is applied as the forward pass applied `N`.
+pub fn improve(goal: &mut Goal, best: &mut f64, cost: &mut dyn FnMut(&Goal) -> Option<f64>) {
+    let mut tried: HashSet<u128> = HashSet::new();
+    loop {
+        let chain = chains(goal).into_iter().find(|chain| tried.insert(chain.id()));
+        let Some(chain) = chain else { return };
+        for other in bracketings(&units(&factors(&chain))) {
+            if other == chain || !tried.insert(other.id()) {
+                continue;
+            }
+            let replaced = map_exprs(goal.clone(), &|root| {
+                root.replace(&|e| (e == &chain).then(|| other.clone()))
+            });
+            match cost(&replaced) {
+                Some(seconds) if seconds < *best * (1.0 - 1e-9) => {
+                    *best = seconds;
+                    *goal = replaced;
+                    break;
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Outermost products of the gradients, in a fixed order, that more than one bracketing has.
+fn chains(goal: &Goal) -> Vec<Expr> {
+    let forward: HashSet<u128> =
+        Expr::sorted(std::slice::from_ref(&goal.result)).iter().map(Expr::id).collect();
+    let mut roots: Vec<Expr> = goal.params.iter().filter_map(|(_, g)| g.clone()).collect();
+    roots.extend(goal.extra.iter().cloned());
+    let order = Expr::sorted(&roots);
+    let product = |e: &Expr| matches!(e.op(), Op::Mul) && e.kind() == Kind::Dense;
+    let inside: HashSet<u128> = order
+        .iter()
+        .filter(|e| product(e))
+        .flat_map(Expr::args)
+        .filter(|arg| product(arg))
+        .map(Expr::id)
+        .collect();
+    // What is inside another chain may be read by others too; only whole chains are bracketed.
+    let outermost = order
+        .into_iter()
+        .filter(|e| product(e) && !forward.contains(&e.id()) && !inside.contains(&e.id()));
+    outermost.filter(|e| units(&factors(e)).len() > 2).collect()
+}
+
+/// A dense factor, or a run of sparse and diagonal ones that are applied one after another.
+type Unit = Vec<Expr>;
+
+fn units(factors: &[Expr]) -> Vec<Unit> {
+    let mut units: Vec<Unit> = Vec::new();
+    for factor in factors {
+        let dense = factor.kind() == Kind::Dense;
+        match units.last_mut() {
+            Some(unit) if !dense && unit[0].kind() != Kind::Dense => unit.push(factor.clone()),
+            _ => units.push(vec![factor.clone()]),
+        }
+    }
+    units
+}
+
+/// All bracketings of a few units.
+fn bracketings(units: &[Unit]) -> Vec<Expr> {
+    /// A product of some units: computed, or a run of factors still to be applied.
+    #[derive(Clone)]
+    enum Part {
+        Dense(Expr),
+        Run(Unit),
+    }
+    fn product(left: &Part, right: &Part) -> Option<Part> {
+        match (left, right) {
+            (Part::Dense(a), Part::Dense(b)) => Some(Part::Dense(mul(a, b))),
+            (Part::Run(run), Part::Dense(b)) => {
+                Some(Part::Dense(run.iter().rev().fold(b.clone(), |y, factor| mul(factor, &y))))
+            }
+            (Part::Dense(a), Part::Run(run)) => {
+                Some(Part::Dense(run.iter().fold(a.clone(), |y, factor| mul(&y, factor))))
+            }
+            (Part::Run(_), Part::Run(_)) => None,
+        }
+    }
+    fn all(units: &[Unit]) -> Vec<Part> {
+        if let [unit] = units {
+            let dense = unit[0].kind() == Kind::Dense;
+            return vec![if dense {
+                Part::Dense(unit[0].clone())
+            } else {
+                Part::Run(unit.clone())
+            }];
+        }
+        let mut parts = Vec::new();
+        for cut in 1..units.len() {
+            let (left, right) = units.split_at(cut);
+            for a in all(left) {
+                parts.extend(all(right).iter().filter_map(|b| product(&a, b)));
+            }
+        }
+        parts
+    }
+    if units.len() > 6 {
+        return Vec::new();
+    }
+    let dense = all(units).into_iter().filter_map(|part| match part {
+        Part::Dense(expr) => Some(expr),
+        Part::Run(_) => None,
+    });
+    dense.collect()
+}

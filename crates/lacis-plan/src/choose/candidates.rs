@@ -1,0 +1,191 @@
+//! The ways to compute a layer that are worth a look at the input, and those that are not.
+
+use std::collections::HashSet;
+
+use super::{RuleSet, Settings};
+use crate::compose::{Chain, Compositions, StopReason, compositions, factors};
+use crate::expr::{Expr, Kind};
+use crate::op::Op;
+use crate::rules::{forms, inner_nodes};
+
+/// Most forms that the rules may give of one layer, and most ways to combine chains of one form.
+const MOST_FORMS: usize = 32;
+const MOST_COMBINED: usize = 16;
+
+/// One way to compute a layer.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The layer's body, bracketed.
+    pub expr: Expr,
+    /// What it reads like.
+    pub formula: String,
+    /// Seconds of an epoch with it, where it was costed.
+    pub predicted: Option<f64>,
+    /// Why it was not.
+    pub pruned_by: Option<String>,
+}
+
+/// All of them.
+#[derive(Clone, Debug)]
+pub struct Candidates {
+    /// The layer's number.
+    pub layer: u16,
+    /// How many there were.
+    pub enumerated: usize,
+    /// Why the enumeration ended.
+    pub stop: StopReason,
+    /// All, those that were pruned too.
+    pub all: Vec<Candidate>,
+    /// Which is computed.
+    pub chosen: usize,
+    /// Equal for layers that would be decided alike.
+    pub(super) looks: String,
+}
+
+impl Candidates {
+    /// Of a layer's body.
+    pub fn of(layer: u16, body: &Expr, settings: &Settings) -> Self {
+        let (forms, complete) = match settings.rules {
+            RuleSet::All => forms(body, MOST_FORMS),
+            RuleSet::Sensei => {
+                let all = forms(body, MOST_FORMS).0.into_iter();
+                let known = |names: &Vec<&str>| names.is_empty() || names == &["fold attention"];
+                (all.filter(|(_, names)| known(names)).collect(), true)
+            }
+        };
+        let mut found = Found { seen: HashSet::new(), all: Vec::new(), stop: StopReason::Complete };
+        if !complete {
+            found.stop = StopReason::Budget(MOST_FORMS);
+        }
+        for (form, _) in &forms {
+            found.add_form(form, settings.budget);
+        }
+        let looks = looks(body, found.all.len());
+        let enumerated = found.all.len();
+        let chosen = found.all.iter().position(|c| c.pruned_by.is_none()).unwrap_or(0);
+        Candidates { layer, enumerated, stop: found.stop, all: found.all, chosen, looks }
+    }
+
+    /// Those that were not pruned.
+    pub fn kept(&self) -> Vec<usize> {
+        (0..self.all.len()).filter(|&i| self.all[i].pruned_by.is_none()).collect()
+    }
+}
+
+struct Found {
+    seen: HashSet<u128>,
+    all: Vec<Candidate>,
+    stop: StopReason,
+}
+
+impl Found {
+    fn push(&mut self, expr: Expr, pruned_by: Option<String>) {
+        if self.seen.insert(expr.id()) {
+            let formula = expr.to_string();
+            self.all.push(Candidate { expr, formula, predicted: None, pruned_by });
+        }
+    }
+
+    /// All bracketings of a form's chains.
+    fn add_form(&mut self, form: &Expr, budget: usize) {
+        let chains = chains(form);
+        let found: Vec<(Expr, Vec<Expr>, Compositions)> = chains
+            .into_iter()
+            .map(|root| {
+                let factors = factors(&root);
+                let compositions = compositions(&Chain::new(&factors), budget);
+                (root, factors, compositions)
+            })
+            .collect();
+        for (_, _, compositions) in &found {
+            if let StopReason::Budget(_) = compositions.stop {
+                self.stop = compositions.stop;
+            }
+        }
+        match found.as_slice() {
+            [] => self.push(form.clone(), None),
+            [(root, factors, compositions)] => {
+                let with = |tree: &crate::compose::Tree| {
+                    let new = tree.build(factors);
+                    form.replace(&|e| (e == root).then(|| new.clone()))
+                };
+                compositions.kept.iter().for_each(|tree| self.push(with(tree), None));
+                for pruned in &compositions.pruned {
+                    self.push(with(&pruned.tree), Some(pruned.by.clone()));
+                }
+            }
+            many => self.add_combined(form, many),
+        }
+    }
+
+    /// Several chains: all combinations of what is kept of each, as many as the budget allows.
+    fn add_combined(&mut self, form: &Expr, chains: &[(Expr, Vec<Expr>, Compositions)]) {
+        self.push(form.clone(), None);
+        let total: usize = chains.iter().map(|(_, _, c)| c.kept.len().max(1)).product();
+        if total > MOST_COMBINED {
+            self.stop = StopReason::Budget(MOST_COMBINED);
+            return;
+        }
+        for mut index in 0..total {
+            let mut new = form.clone();
+            for (root, factors, compositions) in chains {
+                let count = compositions.kept.len().max(1);
+                let (choice, rest) = (index % count, index / count);
+                index = rest;
+                let Some(tree) = compositions.kept.get(choice) else { continue };
+                let built = tree.build(factors);
+                new = new.replace(&|e| (e == root).then(|| built.clone()));
+            }
+            self.push(new, None);
+        }
+    }
+}
+
+/// The outermost products of a form that have more than two factors.
+fn chains(form: &Expr) -> Vec<Expr> {
+    let inner = inner_nodes(form);
+    let order = Expr::sorted(std::slice::from_ref(form));
+    let mut inside: HashSet<u128> = HashSet::new();
+    for expr in order.iter().filter(|e| inner.contains(&e.id())) {
+        let product = |e: &Expr| matches!(e.op(), Op::Mul) && e.kind() == Kind::Dense;
+        if product(expr) {
+            inside.extend(expr.args().iter().filter(|arg| product(arg)).map(Expr::id));
+        }
+    }
+    let outermost = order.into_iter().filter(|e| {
+        let product = matches!(e.op(), Op::Mul) && e.kind() == Kind::Dense;
+        product && inner.contains(&e.id()) && !inside.contains(&e.id())
+    });
+    outermost.filter(|e| factors(e).len() > 2).collect()
+}
+
+/// What a layer looks like to the planner: operations, widths, what is constant.
+fn looks(body: &Expr, candidates: usize) -> String {
+    let inner = inner_nodes(body);
+    let mut text = format!("{candidates};");
+    for expr in Expr::sorted(std::slice::from_ref(body)) {
+        if inner.contains(&expr.id()) {
+            let op = match expr.op() {
+                Op::Param { shape, .. } => format!("param{shape:?}"),
+                Op::Adjacency(a) => format!("{:?}{}", a.graph, a.transposed),
+                Op::Degrees { graph, half_power, .. } => format!("{graph:?}{half_power}"),
+                Op::Identity { .. } => "identity".to_owned(),
+                Op::Top { .. } => "top".to_owned(),
+                Op::Attention(a) => format!("{:?}{}", a.scores, a.heads),
+                op => format!("{op:?}"),
+            };
+            text.push_str(&format!("{op}{}{};", expr.width(), expr.is_constant()));
+        } else if expr.args().iter().any(|_| false) {
+            continue;
+        }
+    }
+    // What comes in from outside: its width and whether an epoch changes it.
+    for expr in Expr::sorted(std::slice::from_ref(body)) {
+        if inner.contains(&expr.id()) {
+            for arg in expr.args().iter().filter(|arg| !inner.contains(&arg.id())) {
+                text.push_str(&format!("in{}{};", arg.width(), arg.is_constant()));
+            }
+        }
+    }
+    text
+}

@@ -1,0 +1,220 @@
+//! Costs: what a step has to do, in numbers, and who says how long that takes.
+
+use crate::dim::Sizes;
+use crate::plan::{Each, Form, Operator, Phase, Place, Plan, Step, ValueId};
+
+/// What a step has to do, whatever the formula it came from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Work {
+    /// A sparse matrix times a dense one.
+    Spmm {
+        /// Rows, columns and entries of the matrix.
+        shape: [usize; 3],
+        /// Columns of the dense one.
+        width: usize,
+        /// Whether entries have values.
+        valued: bool,
+        /// Maxima rather than sums.
+        extreme: bool,
+    },
+    /// `m×k` times `k×n`.
+    Gemm {
+        /// Which factor is transposed.
+        form: Form,
+        /// `m`, `n` and `k` of the product.
+        sizes: [usize; 3],
+    },
+    /// Attention, one way or back.
+    Attention {
+        /// Rows, columns and entries.
+        shape: [usize; 3],
+        /// Heads.
+        heads: usize,
+        /// Columns of all heads.
+        width: usize,
+        /// Whether it is the gradient.
+        backward: bool,
+    },
+    /// The transpose of a sparse matrix times a dense one, from its rows.
+    SparseTransposed {
+        /// Rows, columns and entries.
+        shape: [usize; 3],
+        /// Columns of the dense one.
+        width: usize,
+    },
+    /// Bytes read and written one after another, and how many functions are evaluated.
+    Stream {
+        /// Bytes read.
+        read: usize,
+        /// Bytes written.
+        written: usize,
+        /// Exponentials and random numbers.
+        hard: usize,
+    },
+}
+
+/// Who knows how long work takes.
+pub trait Costs {
+    /// Seconds, or `None` where there is no kernel for it.
+    fn seconds(&self, work: &Work) -> Option<f64>;
+}
+
+/// Costs of a machine of which only bandwidth and speed are known.
+#[derive(Clone, Copy, Debug)]
+pub struct Analytic {
+    /// Bytes per second, one after another.
+    pub stream: f64,
+    /// Bytes per second of rows in any order.
+    pub gather: f64,
+    /// Multiplications and additions per second.
+    pub products: f64,
+}
+
+impl Default for Analytic {
+    fn default() -> Self {
+        Analytic { stream: 30e9, gather: 40e9, products: 150e9 }
+    }
+}
+
+impl Costs for Analytic {
+    fn seconds(&self, work: &Work) -> Option<f64> {
+        Some(match *work {
+            Work::Spmm { shape: [rows, _, entries], width, valued, .. } => {
+                let index = if valued { 8 } else { 4 };
+                (entries * (4 * width + index)) as f64 / self.gather
+                    + (rows * width * 4) as f64 / self.stream
+            }
+            Work::Gemm { sizes: [m, n, k], .. } => 2.0 * (m * n * k) as f64 / self.products,
+            Work::Attention { shape: [_, _, entries], heads, width, backward } => {
+                let passes = if backward { 3 } else { 1 };
+                (passes * entries * (4 * width + 40 * heads)) as f64 / self.gather
+            }
+            Work::SparseTransposed { shape: [_, _, entries], width } => {
+                (entries * (4 * width + 8)) as f64 / self.gather
+            }
+            Work::Stream { read, written, hard } => {
+                (read + written) as f64 / self.stream + hard as f64 * 1e-9
+            }
+        })
+    }
+}
+
+/// What a plan costs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Predicted {
+    /// Seconds of each step.
+    pub steps: Vec<f64>,
+    /// Seconds of what is done once.
+    pub once: f64,
+    /// Seconds of an iteration, without it.
+    pub iteration: f64,
+}
+
+impl Predicted {
+    /// Seconds of an iteration with its share of what is done once.
+    pub fn epoch(&self, iterations: usize) -> f64 {
+        self.iteration + self.once / iterations.max(1) as f64
+    }
+}
+
+/// Predicts every step; `None` where one has no kernel.
+pub fn predict(plan: &Plan, sizes: &Sizes, costs: &dyn Costs) -> Option<Predicted> {
+    let mut predicted = Predicted::default();
+    for step in &plan.steps {
+        let seconds = costs.seconds(&work(plan, step, sizes))?;
+        predicted.steps.push(seconds);
+        match step.phase {
+            Phase::Once => predicted.once += seconds,
+            _ => predicted.iteration += seconds,
+        }
+    }
+    // A transposed adjacency is made once, unless the matrix is its own.
+    if !sizes.symmetric || sizes.nodes.windows(2).any(|pair| pair[0] != pair[1]) {
+        let transposed = plan.values.iter().filter_map(|value| match value.place {
+            Place::Adjacency(a) if a.transposed => Some(sizes.entries_of(a.level, true)),
+            _ => None,
+        });
+        let bytes: usize = transposed.map(|entries| entries * 16).sum();
+        let turning = Work::Stream { read: bytes, written: bytes, hard: 0 };
+        predicted.once += costs.seconds(&turning)?;
+    }
+    Some(predicted)
+}
+
+/// What a step has to do.
+pub fn work(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
+    let shape = |value: ValueId| plan.values[value].shape.map(|dim| sizes.of(dim));
+    let sparse = |value: ValueId| {
+        let [rows, cols] = shape(value);
+        [rows, cols, plan.entries_of(value, sizes)]
+    };
+    let width = |value: ValueId| shape(value)[1];
+    match step.operator {
+        Operator::Spmm { .. } => {
+            let (a, x) = (step.inputs[0], step.inputs[1]);
+            let valued = !matches!(
+                plan.values[a].place,
+                Place::Adjacency(adjacency) if !adjacency.graph.weighted || !sizes.weighted()
+            );
+            Work::Spmm { shape: sparse(a), width: width(x), valued, extreme: false }
+        }
+        Operator::Extreme(_) | Operator::ExtremeGrad(_) => {
+            let (a, x) = (step.inputs[0], step.inputs[1]);
+            let passes = if matches!(step.operator, Operator::ExtremeGrad(_)) { 2 } else { 1 };
+            let [rows, cols, entries] = sparse(a);
+            let shape = [rows, cols, passes * entries];
+            Work::Spmm { shape, width: width(x), valued: false, extreme: true }
+        }
+        Operator::Gemm { form, .. } => {
+            let ([m, k], [k2, n]) = (shape(step.inputs[0]), shape(step.inputs[1]));
+            let sizes = match form {
+                Form::Nn => [m, n, k],
+                Form::Nt => [m, k2, k],
+                Form::Tn => [k, n, m],
+            };
+            Work::Gemm { form, sizes }
+        }
+        Operator::SparseTransposed => {
+            Work::SparseTransposed { shape: sparse(step.inputs[0]), width: width(step.inputs[1]) }
+        }
+        Operator::Attention(attention) | Operator::AttentionGrad(attention) => Work::Attention {
+            shape: sparse(step.inputs[0]),
+            heads: attention.heads,
+            width: width(step.inputs[1]),
+            backward: matches!(step.operator, Operator::AttentionGrad(_)),
+        },
+        _ => stream(plan, step, sizes),
+    }
+}
+
+/// Reads its inputs, writes its outputs.
+fn stream(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
+    let len = |value: &ValueId| {
+        let is_matrix = matches!(plan.values[*value].place, Place::Adjacency(_));
+        if is_matrix { plan.entries_of(*value, sizes) } else { plan.len_of(*value, sizes) }
+    };
+    let read: usize = step.inputs.iter().map(len).sum::<usize>() * 4;
+    let written: usize = step.outputs.iter().map(len).sum::<usize>() * 4;
+    let elements = written / 4;
+    let hard = match step.operator {
+        Operator::Each(Each { dropout, function, .. }) => {
+            let exp = !matches!(
+                function,
+                crate::op::Function::Identity
+                    | crate::op::Function::Relu
+                    | crate::op::Function::LeakyRelu(_)
+            );
+            elements * (usize::from(dropout.is_some()) + usize::from(exp))
+        }
+        Operator::EachGrad { dropout, .. } => elements * usize::from(dropout.is_some()),
+        Operator::Loss(_) => elements,
+        _ => 0,
+    };
+    // Nodes times nodes is a diagonal: one number per row.
+    let read = if matches!(step.operator, Operator::DiagonalProduct) {
+        step.inputs.iter().map(|v| sizes.of(plan.values[*v].shape[0])).sum::<usize>() * 4
+    } else {
+        read
+    };
+    Work::Stream { read, written, hard }
+}

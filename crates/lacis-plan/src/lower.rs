@@ -1,0 +1,267 @@
+//! From formulas to steps: who is fused with whom, what is computed once, who gets which slot.
+
+mod recipe;
+mod slots;
+
+use std::collections::{HashMap, HashSet};
+
+use crate::expr::{Expr, Kind};
+use crate::op::Op;
+use crate::plan::{Operator, ParamInfo, Phase, Place, Plan, Step, Value, ValueId};
+use recipe::Recipe;
+
+/// What lowering may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Neighbours become one step where a kernel exists.
+    pub fuse: bool,
+    /// What no epoch changes is computed once.
+    pub hoist: bool,
+    /// Values and steps carry their formulas; a plan that is only costed needs none.
+    pub named: bool,
+}
+
+/// What a network computes: its result, its loss, and a gradient per parameter.
+#[derive(Clone, Debug)]
+pub struct Goal {
+    /// Logits.
+    pub result: Expr,
+    /// The loss, absent for inference.
+    pub loss: Option<Expr>,
+    /// Parameters, in their order, with their gradients where they are wanted.
+    pub params: Vec<(Expr, Option<Expr>)>,
+    /// Gradients that nobody learns from but that are asked for.
+    pub extra: Vec<Expr>,
+}
+
+/// Lowers a goal to a plan.
+pub fn lower(goal: &Goal, options: Options) -> Plan {
+    let mut roots = vec![goal.result.clone()];
+    roots.extend(goal.loss.clone());
+    // The last layers' gradients are ready first, and what they read is free afterwards.
+    roots.extend(goal.params.iter().rev().filter_map(|(_, grad)| grad.clone()));
+    roots.extend(goal.extra.iter().cloned());
+    let order = Expr::sorted(&roots);
+    let mut lowering = Lowering::new(goal, &order, &roots, options);
+    for expr in &order {
+        if !lowering.absorbed.contains(&expr.id()) {
+            lowering.emit(expr);
+        }
+    }
+    lowering.finish(goal)
+}
+
+struct Lowering {
+    options: Options,
+    recipes: HashMap<u128, Recipe>,
+    absorbed: HashSet<u128>,
+    values: Vec<Value>,
+    of: HashMap<u128, ValueId>,
+    steps: Vec<Step>,
+    params: Vec<ParamInfo>,
+    matrices: usize,
+    backward_from: Option<usize>,
+    layer: HashMap<u128, u16>,
+    /// Transposes that somebody reads as they are, not as a factor of a product.
+    turned: HashSet<u128>,
+    named: bool,
+}
+
+impl Lowering {
+    fn new(goal: &Goal, order: &[Expr], roots: &[Expr], options: Options) -> Self {
+        let (recipes, absorbed) = recipe::all(order, roots, options);
+        let params = goal.params.iter().filter_map(|(param, _)| match param.op() {
+            Op::Param { name, shape } => Some(ParamInfo { name: name.clone(), shape: *shape }),
+            _ => None,
+        });
+        Lowering {
+            options,
+            recipes,
+            absorbed,
+            values: Vec::new(),
+            of: HashMap::new(),
+            steps: Vec::new(),
+            params: params.collect(),
+            matrices: 0,
+            backward_from: None,
+            layer: if options.named { layers(order) } else { HashMap::new() },
+            turned: turned(order, roots),
+            named: options.named,
+        }
+    }
+
+    fn name(&self, expr: &Expr) -> String {
+        if self.named { expr.to_string() } else { String::new() }
+    }
+
+    /// A value for an expression: given, a view, an alias, or computed by a step.
+    fn emit(&mut self, expr: &Expr) {
+        if let Some(place) = self.given(expr) {
+            self.value(expr, place);
+            return;
+        }
+        let args = expr.args();
+        match expr.op() {
+            Op::Layer(_) => {
+                self.of.insert(expr.id(), self.of[&args[0].id()]);
+            }
+            // A transposed matrix is read the other way round by whoever takes it.
+            Op::Transpose if !self.turned.contains(&expr.id()) => {
+                self.of.insert(expr.id(), self.of[&args[0].id()]);
+            }
+            Op::Top { .. } => {
+                let of = self.of[&args[0].id()];
+                self.value(expr, Place::View { of, from: 0 });
+            }
+            Op::Columns { from, .. } => {
+                let of = self.of[&args[0].id()];
+                self.value(expr, Place::View { of, from: *from });
+            }
+            // Several values at once: their parts are made by the step.
+            _ if expr.kind() == Kind::Parts => {}
+            Op::Part(index) => self.emit_part(expr, *index),
+            Op::Loss(_) => {}
+            Op::Identity { .. } => {}
+            _ => self.emit_recipe(expr),
+        }
+    }
+
+    fn given(&self, expr: &Expr) -> Option<Place> {
+        match expr.op() {
+            Op::Features { .. } => Some(Place::Features),
+            Op::Param { name, .. } => {
+                self.params.iter().position(|param| &param.name == name).map(Place::Param)
+            }
+            Op::Adjacency(adjacency) => Some(Place::Adjacency(*adjacency)),
+            Op::Degrees { graph, level, half_power } => {
+                Some(Place::Degrees { graph: *graph, level: *level, half_power: *half_power })
+            }
+            _ => None,
+        }
+    }
+
+    fn value(&mut self, expr: &Expr, place: Place) -> ValueId {
+        let formula = self.name(expr);
+        self.values.push(Value { shape: expr.shape(), place, formula });
+        self.of.insert(expr.id(), self.values.len() - 1);
+        self.values.len() - 1
+    }
+
+    /// The first part that is asked for makes all of them.
+    fn emit_part(&mut self, expr: &Expr, _index: usize) {
+        if self.of.contains_key(&expr.id()) {
+            return;
+        }
+        let whole = &expr.args()[0];
+        let count = match whole.op() {
+            Op::Attention(_) => 2,
+            _ => 3,
+        };
+        let inputs = whole.args().iter().map(|arg| self.of[&arg.id()]).collect();
+        let outputs = (0..count)
+            .map(|index| self.value(&whole.part(index), Place::Slot(usize::MAX)))
+            .collect();
+        let operator = match whole.op() {
+            Op::Attention(attention) => Operator::Attention(*attention),
+            Op::AttentionGrad(attention) => Operator::AttentionGrad(*attention),
+            Op::NormGrad { kind, key } => Operator::NormGrad { kind: *kind, key: *key },
+            other => unreachable!("{other:?} has no parts"),
+        };
+        self.step(whole, operator, inputs, outputs);
+    }
+
+    fn emit_recipe(&mut self, expr: &Expr) {
+        let recipe = self.recipes[&expr.id()].clone();
+        let inputs: Vec<ValueId> = recipe.inputs.iter().map(|e| self.of[&e.id()]).collect();
+        let place = match (&recipe.operator, expr.kind()) {
+            (Operator::PlusIdentity { .. }, _) => {
+                self.matrices += 1;
+                Place::Matrix(self.matrices - 1)
+            }
+            (_, Kind::Sparse) => Place::Entries { of: inputs[0], slot: usize::MAX },
+            _ => Place::Slot(usize::MAX),
+        };
+        let output = self.value(expr, place);
+        self.step(expr, recipe.operator, inputs, vec![output]);
+    }
+
+    fn step(
+        &mut self,
+        expr: &Expr,
+        operator: Operator,
+        inputs: Vec<ValueId>,
+        outputs: Vec<ValueId>,
+    ) {
+        if matches!(operator, Operator::Loss(_)) {
+            self.backward_from = Some(self.steps.len());
+        }
+        let phase = match () {
+            () if self.options.hoist && expr.is_constant() => Phase::Once,
+            () if self.backward_from.is_some() => Phase::Backward,
+            () => Phase::Forward,
+        };
+        let layer = self.layer.get(&expr.id()).copied();
+        let formula = self.name(expr);
+        self.steps.push(Step { operator, inputs, outputs, phase, layer, formula });
+    }
+
+    fn finish(mut self, goal: &Goal) -> Plan {
+        for (index, (_, grad)) in goal.params.iter().enumerate() {
+            let Some(grad) = grad else { continue };
+            let inputs = vec![self.of[&grad.id()]];
+            let formula = format!("update {}", self.params[index].name);
+            let (operator, phase) = (Operator::Update(index), Phase::Update);
+            let layer = self.layer.get(&grad.id()).copied();
+            let outputs = Vec::new();
+            self.steps.push(Step { operator, inputs, outputs, phase, layer, formula });
+        }
+        // What is computed once comes first; its order is kept.
+        self.steps.sort_by_key(|step| step.phase != Phase::Once);
+        let mut plan = Plan {
+            values: self.values,
+            steps: self.steps,
+            matrices: self.matrices,
+            params: self.params,
+            result: self.of[&goal.result.id()],
+            formula: if self.named { goal.result.to_string() } else { String::new() },
+            ..Plan::default()
+        };
+        slots::assign(&mut plan);
+        plan
+    }
+}
+
+/// Transposes that are no factor of a product.
+fn turned(order: &[Expr], roots: &[Expr]) -> HashSet<u128> {
+    let readers = order.iter().filter(|expr| !matches!(expr.op(), Op::Mul));
+    let read = readers.flat_map(Expr::args).chain(roots);
+    let dense = read.filter(|e| matches!(e.op(), Op::Transpose) && e.kind() == Kind::Dense);
+    dense.map(Expr::id).collect()
+}
+
+/// The layer that each expression belongs to: its barrier's, or that of what it is computed from.
+fn layers(order: &[Expr]) -> HashMap<u128, u16> {
+    let mut of: HashMap<u128, u16> = HashMap::new();
+    for expr in order.iter().rev() {
+        let inherited = match expr.op() {
+            Op::Layer(layer) => Some(*layer),
+            _ => of.get(&expr.id()).copied(),
+        };
+        let Some(layer) = inherited else { continue };
+        of.insert(expr.id(), layer);
+        if !matches!(expr.op(), Op::Map(_) | Op::Dropout { .. } | Op::LossGrad(_)) {
+            for arg in expr.args() {
+                of.entry(arg.id()).or_insert(layer);
+            }
+        }
+    }
+    // The backward pass: a gradient's chain begins with what came into the barrier.
+    for expr in order {
+        if !of.contains_key(&expr.id())
+            && let Some(layer) = expr.args().iter().find_map(|arg| of.get(&arg.id()).copied())
+        {
+            of.insert(expr.id(), layer);
+        }
+    }
+    of
+}

@@ -1,0 +1,399 @@
+//! [`Plan`]: steps over numbered values, forward, backward and update in one list.
+//!
+//! A step names an operator, its attributes and values, never a function. Values that are computed
+//! live in slots; a slot serves one value after another. Sizes stay symbols, so that one plan
+//! serves batches of any size: a slot grows to the largest value it ever held.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use lacis_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::dim::{Dim, Sizes};
+use crate::op::{Adjacency, Attention, Extreme, Function, Graph, LossKind, NormKind, Number, Read};
+
+/// A value's number.
+pub type ValueId = usize;
+
+/// Where a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Place {
+    /// Given: the nodes' features.
+    Features,
+    /// Given: a parameter, by its number.
+    Param(usize),
+    /// Given: an adjacency.
+    Adjacency(Adjacency),
+    /// Given: a power of degrees.
+    Degrees {
+        /// Of which adjacency.
+        graph: Graph,
+        /// At which level.
+        level: u16,
+        /// Twice the exponent.
+        half_power: i8,
+    },
+    /// Computed: rows of numbers in a slot.
+    Slot(usize),
+    /// Computed: new values, in a slot, for the entries of another matrix.
+    Entries {
+        /// Whose entries.
+        of: ValueId,
+        /// Where their values are.
+        slot: usize,
+    },
+    /// Computed: a matrix of its own, kept by number.
+    Matrix(usize),
+    /// Some columns, or the top rows, of another value.
+    View {
+        /// Of which.
+        of: ValueId,
+        /// The first column.
+        from: usize,
+    },
+}
+
+/// A value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Value {
+    /// Rows and columns.
+    pub shape: [Dim; 2],
+    /// Where it is.
+    pub place: Place,
+    /// What it is.
+    pub formula: String,
+}
+
+/// When a step runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Phase {
+    /// Before the first iteration, or when the graph changes.
+    Once,
+    /// In each forward pass.
+    Forward,
+    /// In each backward pass.
+    Backward,
+    /// After it.
+    Update,
+}
+
+/// Which factor of a dense product is transposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Form {
+    /// `a·b`.
+    Nn,
+    /// `a·bᵀ`.
+    Nt,
+    /// `aᵀ·b`.
+    Tn,
+}
+
+/// What a product does on its way to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Ending {
+    /// Adds to what is there.
+    pub accumulate: bool,
+    /// Adds a bias, the last input.
+    pub bias: bool,
+    /// Applies a function.
+    pub function: Function,
+}
+
+impl Ending {
+    /// The product alone.
+    pub const PLAIN: Ending =
+        Ending { accumulate: false, bias: false, function: Function::Identity };
+}
+
+/// What a pass over elements does, in this order: `drop(f(α·d_i·x + β·z + b))`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Each {
+    /// `α`.
+    pub scale: Number,
+    /// Rows are scaled: an input.
+    pub rows: bool,
+    /// `β`, and `z` an input.
+    pub plus: Option<Number>,
+    /// `b`, an input.
+    pub bias: bool,
+    /// `f`.
+    pub function: Function,
+    /// Elements are dropped: probability and key.
+    pub dropout: Option<(Number, u32)>,
+}
+
+/// An operator with its attributes. The comments name the inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Operator {
+    /// `(a, x, left?, right?, bias?)`.
+    Spmm {
+        /// Rows of the result are scaled.
+        left: bool,
+        /// Rows of `x` are scaled.
+        right: bool,
+        /// What follows.
+        ending: Ending,
+    },
+    /// `(a, b, bias?)`.
+    Gemm {
+        /// What is transposed.
+        form: Form,
+        /// What follows.
+        ending: Ending,
+    },
+    /// `(x, g)`: `xᵀ·g`, `x` sparse.
+    SparseTransposed,
+    /// `(a, left?, right?)`: values of scaled entries.
+    EntryScale {
+        /// By rows.
+        left: bool,
+        /// By columns.
+        right: bool,
+    },
+    /// `(a)`: `a·s + c·I`, as a matrix of its own.
+    PlusIdentity {
+        /// `c`.
+        c: Number,
+    },
+    /// `(d, e)`: the diagonal of their product.
+    DiagonalProduct,
+    /// `(x, rows?, z?, bias?)`.
+    Each(Each),
+    /// `(g, saved?)`: through dropout, then a function's derivative.
+    EachGrad {
+        /// The function.
+        function: Function,
+        /// Probability and key.
+        dropout: Option<(Number, u32)>,
+        /// What `g` is multiplied by first.
+        scale: Number,
+    },
+    /// `(x)`: values of sparse features, some dropped.
+    EntryDropout {
+        /// Probability.
+        p: Number,
+        /// Key.
+        key: u32,
+    },
+    /// `(x)`.
+    ColumnSums,
+    /// `(x)`: written the other way round.
+    Transpose,
+    /// `(a, b)`.
+    Dot,
+    /// `(s, x)`.
+    ScaleBy,
+    /// `(x)`: with zeros below.
+    Pad,
+    /// `(x…)`: beside each other.
+    Concat,
+    /// `(x)`: among zeros.
+    PadColumns {
+        /// Where.
+        from: usize,
+    },
+    /// `(x)`: copied.
+    Copy,
+    /// `(x, γ, β)`.
+    Norm {
+        /// How.
+        kind: NormKind,
+        /// Under which its moments are kept.
+        key: u32,
+    },
+    /// `(x, γ, g)`.
+    NormGrad {
+        /// How.
+        kind: NormKind,
+        /// Whose moments.
+        key: u32,
+    },
+    /// See [`crate::Op::Attention`].
+    Attention(Attention),
+    /// See [`crate::Op::AttentionGrad`].
+    AttentionGrad(Attention),
+    /// `(a, x)`.
+    Extreme(Extreme),
+    /// `(a, x, y, g)`.
+    ExtremeGrad(Extreme),
+    /// `(x)`.
+    Readout(Read),
+    /// `(x, y, g)`.
+    ReadoutGrad(Read),
+    /// `(logits)`, to the gradient of the loss, which is remembered.
+    Loss(LossKind),
+    /// `(gradient)` of a parameter, by its number.
+    Update(usize),
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// What.
+    pub operator: Operator,
+    /// Of what.
+    pub inputs: Vec<ValueId>,
+    /// To where.
+    pub outputs: Vec<ValueId>,
+    /// When.
+    pub phase: Phase,
+    /// For which layer, where it belongs to one.
+    pub layer: Option<u16>,
+    /// What it computes.
+    pub formula: String,
+}
+
+/// A parameter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParamInfo {
+    /// Its name.
+    pub name: String,
+    /// Rows and columns.
+    pub shape: [usize; 2],
+}
+
+/// What to do, from first to last.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Values.
+    pub values: Vec<Value>,
+    /// Steps, in an order that respects who needs what.
+    pub steps: Vec<Step>,
+    /// How many slots there are.
+    pub slots: usize,
+    /// How many matrices are made.
+    pub matrices: usize,
+    /// What is learned.
+    pub params: Vec<ParamInfo>,
+    /// The network's result.
+    pub result: ValueId,
+    /// The whole formula.
+    pub formula: String,
+    /// Exact savings that are in it.
+    pub savings: Vec<String>,
+}
+
+impl Plan {
+    /// A short name for what is computed and how: the same for the same steps.
+    pub fn id(&self) -> String {
+        let mut text = String::new();
+        for step in &self.steps {
+            text.push_str(&format!("{:?} {:?} {:?};", step.operator, step.inputs, step.outputs));
+        }
+        let hash = xxhash_rust::xxh3::xxh3_64(text.as_bytes());
+        format!("{:08x}", hash as u32)
+    }
+
+    /// What a value stands on: itself, or what it is a view of.
+    pub fn base(&self, mut value: ValueId) -> ValueId {
+        while let Place::View { of, .. } = self.values[value].place {
+            value = of;
+        }
+        value
+    }
+
+    /// The slot that holds a value, if one does.
+    pub fn slot_of(&self, value: ValueId) -> Option<usize> {
+        match self.values[self.base(value)].place {
+            Place::Slot(slot) | Place::Entries { slot, .. } => Some(slot),
+            _ => None,
+        }
+    }
+
+    /// Numbers that a value holds.
+    pub fn len_of(&self, value: ValueId, sizes: &Sizes) -> usize {
+        let value = &self.values[value];
+        match value.place {
+            Place::Entries { of, .. } => self.entries_of(of, sizes),
+            _ => sizes.of(value.shape[0]) * sizes.of(value.shape[1]),
+        }
+    }
+
+    /// Entries of a sparse value.
+    pub fn entries_of(&self, value: ValueId, sizes: &Sizes) -> usize {
+        match self.values[value].place {
+            Place::Features => sizes.feature_entries,
+            Place::Adjacency(a) => sizes.entries_of(a.level, a.graph.has_loops()),
+            Place::Entries { of, .. } => self.entries_of(of, sizes),
+            Place::Matrix(_) => {
+                let level = match (self.values[value].shape[0], self.values[value].shape[1]) {
+                    (Dim::Nodes(a), Dim::Nodes(b)) => a.min(b),
+                    _ => 0,
+                };
+                sizes.entries_of(level, true)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Numbers that each slot must have room for.
+    pub fn slot_lens(&self, sizes: &Sizes) -> Vec<usize> {
+        let mut lens = vec![0; self.slots];
+        for (id, value) in self.values.iter().enumerate() {
+            if let Place::Slot(slot) | Place::Entries { slot, .. } = value.place {
+                lens[slot] = lens[slot].max(self.len_of(id, sizes));
+            }
+        }
+        lens
+    }
+
+    /// Bytes of all slots: what the plan takes beside graph, features and parameters.
+    pub fn slot_bytes(&self, sizes: &Sizes) -> usize {
+        self.slot_lens(sizes).iter().sum::<usize>() * size_of::<f32>()
+    }
+
+    /// Whether every step reads only what is there: computed before, and not overwritten since.
+    ///
+    /// # Errors
+    /// The first step that does not.
+    pub fn check(&self) -> Result<()> {
+        let mut holder: Vec<Option<ValueId>> = vec![None; self.slots];
+        let mut made: HashSet<ValueId> = HashSet::new();
+        let bad = |at: usize, problem: String| {
+            Err(Error::argument(format!("plan, step {}", at + 1), problem))
+        };
+        for (at, step) in self.steps.iter().enumerate() {
+            for &value in step.inputs.iter().chain(&step.outputs) {
+                if value >= self.values.len() {
+                    return bad(at, format!("there is no value {value}"));
+                }
+            }
+            for &input in &step.inputs {
+                let base = self.base(input);
+                let Some(slot) = self.slot_of(base) else { continue };
+                if holder.get(slot).copied().flatten() != Some(base) {
+                    let name = &self.values[input].formula;
+                    return bad(
+                        at,
+                        format!("value {input} ({name}) is not in slot {slot} any more"),
+                    );
+                }
+            }
+            for &output in &step.outputs {
+                let base = self.base(output);
+                match self.slot_of(base) {
+                    Some(slot) if slot >= self.slots => {
+                        return bad(at, format!("there is no slot {slot}"));
+                    }
+                    Some(slot) => holder[slot] = Some(base),
+                    None => {}
+                }
+                if !made.insert(output) {
+                    return bad(at, format!("value {output} is computed twice"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "plan {}: {}", self.id(), self.formula)?;
+        for (at, step) in self.steps.iter().enumerate() {
+            writeln!(f, "{:4} {:9?} {}", at + 1, step.phase, step.formula)?;
+        }
+        Ok(())
+    }
+}
