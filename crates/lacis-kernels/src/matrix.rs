@@ -33,6 +33,23 @@ impl<'a, T: Stored> Mat<'a, T> {
         self.n_cols
     }
 
+    /// The numbers, rows one after another with what lies between them.
+    pub fn data(&self) -> &'a [T] {
+        self.data
+    }
+
+    /// Some consecutive columns.
+    ///
+    /// # Errors
+    /// When there are not so many.
+    pub fn columns(&self, from: usize, width: usize) -> Result<Mat<'a, T>> {
+        lacis_core::error::same_size("columns", "end of the range", from + width, {
+            (from + width).min(self.n_cols)
+        })?;
+        let data = self.data.get(from..).unwrap_or(&[]);
+        Mat::new(data, self.n_rows, width, self.stride)
+    }
+
     /// Row `i`.
     #[inline(always)]
     pub fn row(&self, i: usize) -> &'a [T] {

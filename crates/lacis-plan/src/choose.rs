@@ -23,6 +23,9 @@ use crate::plan::Plan;
 
 pub use candidates::{Candidate, Candidates};
 
+/// Candidates of a layer for which the backward pass is planned too.
+const LOOKED_AT: usize = 4;
+
 /// Which equalities are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RuleSet {
@@ -208,7 +211,7 @@ impl<'a> Planner<'a> {
     }
 
     /// A goal's plan and its cost, the backward pass bracketed as is best.
-    fn costed_goal(&mut self) -> Option<(Goal, f64)> {
+    fn costed_goal(&mut self, improve: bool) -> Option<(Goal, f64)> {
         let mut goal = self.goal();
         let options = self.settings.options(false);
         let iterations = self.sizes.iterations;
@@ -219,7 +222,7 @@ impl<'a> Planner<'a> {
             Some(predict(&plan, self.sizes, self.costs)?.epoch(iterations))
         };
         let mut best = cost(&goal)?;
-        if goal.loss.is_some() {
+        if goal.loss.is_some() && improve {
             backward::improve(&mut goal, &mut best, &mut cost);
         }
         self.costed += costed;
@@ -234,10 +237,11 @@ impl<'a> Planner<'a> {
             self.layers[at].candidates.chosen = index;
             return Ok(());
         }
+        let kept = self.most_promising(at, kept);
         let mut best: Option<(f64, usize)> = None;
         for index in kept {
             self.layers[at].candidates.chosen = index;
-            let Some((_, seconds)) = self.costed_goal() else { continue };
+            let Some((_, seconds)) = self.costed_goal(true) else { continue };
             self.layers[at].candidates.all[index].predicted = Some(seconds);
             // The first of equals, so that the choice does not depend on rounding of sums.
             if best.is_none_or(|(least, _)| seconds < least * (1.0 - 1e-9)) {
@@ -253,8 +257,25 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
+    /// Of many candidates, those that are cheapest with the backward pass as it comes.
+    fn most_promising(&mut self, at: usize, kept: Vec<usize>) -> Vec<usize> {
+        if kept.len() <= LOOKED_AT {
+            return kept;
+        }
+        let mut costs: Vec<(f64, usize)> = Vec::new();
+        for index in kept {
+            self.layers[at].candidates.chosen = index;
+            if let Some((_, seconds)) = self.costed_goal(false) {
+                self.layers[at].candidates.all[index].predicted = Some(seconds);
+                costs.push((seconds, index));
+            }
+        }
+        costs.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        costs.into_iter().take(LOOKED_AT).map(|(_, index)| index).collect()
+    }
+
     fn finish(mut self) -> Result<Chosen> {
-        let Some((goal, _)) = self.costed_goal() else {
+        let Some((goal, _)) = self.costed_goal(true) else {
             let formula = &self.network.result;
             return Err(Error::argument("plan", format!("no kernels compute {formula}")));
         };

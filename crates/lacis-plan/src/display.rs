@@ -9,7 +9,10 @@ impl fmt::Display for Expr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let args = self.args();
         match (self.op(), args) {
-            (Op::Layer(_), [x]) => x.fmt(f),
+            // What another layer gives, and the gradient that comes back, have names.
+            (Op::Layer(layer), _) => write!(f, "H{}", layer + 1),
+            (Op::LayerGrad(layer), _) => write!(f, "G{}", layer + 1),
+            (Op::LossGrad(_), _) => f.write_str("G"),
             (Op::Mul, [a, b]) => write!(f, "{}·{}", Factor(a), Factor(b)),
             (Op::Add, [a, b]) => write!(f, "{a} + {b}"),
             (Op::Bias, [x, b]) => write!(f, "{x} + {b}"),
@@ -39,10 +42,7 @@ struct Factor<'a>(&'a Expr);
 
 impl fmt::Display for Factor<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut inner = self.0;
-        while let (Op::Layer(_), [x]) = (inner.op(), inner.args()) {
-            inner = x;
-        }
+        let inner = self.0;
         match inner.op() {
             Op::Mul | Op::Add | Op::Bias | Op::Scale(_) | Op::ScaleBy | Op::MapGrad(_) => {
                 write!(f, "({inner})")
@@ -112,7 +112,6 @@ fn call(op: &Op) -> String {
         Op::Readout(read) => format!("readout_{read:?}").to_lowercase(),
         Op::ReadoutGrad(read) => format!("readout_{read:?}'").to_lowercase(),
         Op::Loss(kind) => format!("loss_{kind:?}").to_lowercase(),
-        Op::LossGrad(kind) => format!("loss_{kind:?}'").to_lowercase(),
         op => format!("{op:?}"),
     }
 }

@@ -134,6 +134,14 @@ impl Expr {
         }
     }
 
+    /// What a barrier surrounds; anything else is itself.
+    pub fn body(&self) -> &Expr {
+        match (self.op(), self.args()) {
+            (Op::Layer(_) | Op::LayerGrad(_), [x]) => x.body(),
+            _ => self,
+        }
+    }
+
     /// Every sub-formula once, arguments before what uses them.
     pub fn sorted(roots: &[Expr]) -> Vec<Expr> {
         let (mut seen, mut order) = (HashSet::new(), Vec::new());

@@ -69,7 +69,10 @@ fn rule(expr: &Expr, g: Option<&Expr>, wanted: &dyn Fn(&Expr) -> bool) -> Grads 
             vec![(0, dot), (1, g.scaled_by(s))]
         }
         (Op::Transpose, [_]) => vec![(0, g.t())],
-        (Op::Layer(layer), [_]) => vec![(0, g.in_layer(*layer))],
+        (Op::Layer(layer), [_]) => {
+            vec![(0, Expr::new(Op::LayerGrad(*layer), vec![g.clone()]))]
+        }
+        (Op::LayerGrad(_), [_]) => vec![(0, g.clone())],
         (Op::Top { .. } | Op::Pad { .. }, [x]) => vec![(0, moved(expr, x, g))],
         (Op::Bias, [_, _]) => {
             vec![(0, g.clone()), (1, Expr::new(Op::ColumnSums, vec![g.clone()]))]

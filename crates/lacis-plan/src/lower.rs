@@ -91,7 +91,7 @@ impl Lowering {
     }
 
     fn name(&self, expr: &Expr) -> String {
-        if self.named { expr.to_string() } else { String::new() }
+        if self.named { expr.body().to_string() } else { String::new() }
     }
 
     /// A value for an expression: given, a view, an alias, or computed by a step.
@@ -102,7 +102,7 @@ impl Lowering {
         }
         let args = expr.args();
         match expr.op() {
-            Op::Layer(_) => {
+            Op::Layer(_) | Op::LayerGrad(_) => {
                 self.of.insert(expr.id(), self.of[&args[0].id()]);
             }
             // A transposed matrix is read the other way round by whoever takes it.
@@ -223,12 +223,26 @@ impl Lowering {
             matrices: self.matrices,
             params: self.params,
             result: self.of[&goal.result.id()],
-            formula: if self.named { goal.result.to_string() } else { String::new() },
+            formula: if self.named { formulas(&goal.result) } else { String::new() },
             ..Plan::default()
         };
         slots::assign(&mut plan);
         plan
     }
+}
+
+/// A network's formula, layer by layer.
+fn formulas(result: &Expr) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for expr in Expr::sorted(std::slice::from_ref(result)) {
+        if let Op::Layer(layer) = expr.op()
+            && expr != *result
+        {
+            lines.push(format!("H{} = {}", layer + 1, expr.body()));
+        }
+    }
+    lines.push(format!("Y = {}", result.body()));
+    lines.join(", ")
 }
 
 /// Transposes that are no factor of a product.
@@ -244,7 +258,7 @@ fn layers(order: &[Expr]) -> HashMap<u128, u16> {
     let mut of: HashMap<u128, u16> = HashMap::new();
     for expr in order.iter().rev() {
         let inherited = match expr.op() {
-            Op::Layer(layer) => Some(*layer),
+            Op::Layer(layer) | Op::LayerGrad(layer) => Some(*layer),
             _ => of.get(&expr.id()).copied(),
         };
         let Some(layer) = inherited else { continue };

@@ -311,6 +311,8 @@ pub enum Op {
     Part(usize),
     /// A barrier around what a layer computes; the value itself.
     Layer(u16),
+    /// The same for the gradient that comes back to a layer.
+    LayerGrad(u16),
 }
 
 /// A maximum or a minimum.
@@ -386,7 +388,7 @@ impl Op {
             },
             (Op::MapGrad(_), [y, g]) => same(self, y, g).map(|()| (g.shape(), Kind::Dense)),
             (Op::ScaleBy, [_, x]) => Ok((x.shape(), x.kind())),
-            (Op::Scale(_) | Op::Map(_) | Op::Dropout { .. } | Op::Layer(_), [x]) => {
+            (Op::Scale(_) | Op::Map(_) | Op::Dropout { .. } | Op::Layer(_) | Op::LayerGrad(_), [x]) => {
                 Ok((x.shape(), x.kind()))
             }
             (Op::Concat, parts) => concat_shape(parts),

@@ -305,7 +305,12 @@ fn horner(expr: &Expr) -> Option<Expr> {
     let mut sum = mul(&x, &weights[&count]);
     for (k, level) in (0..count).rev().zip(first..last) {
         let hop = longest[&level].iter().rev().fold(sum, |y, factor| mul(factor, &y));
-        sum = hop + mul(&x.top(level + 1), &weights[&k]);
+        // Sparse features are multiplied before rows are taken of them.
+        let own = match x.kind() {
+            Kind::Dense => mul(&x.top(level + 1), &weights[&k]),
+            _ => mul(&x, &weights[&k]).top(level + 1),
+        };
+        sum = hop + own;
     }
     Some(sum)
 }

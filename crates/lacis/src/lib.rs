@@ -28,11 +28,18 @@
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+pub mod costs;
+pub mod exec;
+pub mod levels;
 pub mod machine;
+pub mod nn;
 pub mod ops;
+pub mod params;
+pub mod train;
 pub mod tune;
 
 pub use lacis_core::*;
 pub use lacis_data as data;
 pub use lacis_data::open;
 pub use lacis_kernels as kernels;
+pub use lacis_plan as plan;

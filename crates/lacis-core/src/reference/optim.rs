@@ -21,7 +21,7 @@ pub enum Decay {
 }
 
 /// Adam and AdamW.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Adam {
     /// `lr`.
     pub rate: f64,
@@ -92,7 +92,7 @@ impl Adam {
 }
 
 /// Stochastic gradient descent with momentum.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sgd {
     /// `lr`.
     pub rate: f64,

@@ -106,9 +106,9 @@ fn chains(goal: &Goal) -> Vec<Expr> {
 }
 
 /// A dense factor, or a run of sparse and diagonal ones that are applied one after another.
-type Unit = Vec<Expr>;
+pub(super) type Unit = Vec<Expr>;
 
-fn units(factors: &[Expr]) -> Vec<Unit> {
+pub(super) fn units(factors: &[Expr]) -> Vec<Unit> {
     let mut units: Vec<Unit> = Vec::new();
     for factor in factors {
         let dense = factor.kind() == Kind::Dense;
@@ -121,7 +121,7 @@ fn units(factors: &[Expr]) -> Vec<Unit> {
 }
 
 /// All bracketings of a few units.
-fn bracketings(units: &[Unit]) -> Vec<Expr> {
+pub(super) fn bracketings(units: &[Unit]) -> Vec<Expr> {
     /// A product of some units: computed, or a run of factors still to be applied.
     #[derive(Clone)]
     enum Part {

@@ -2,15 +2,18 @@
 
 use std::collections::HashSet;
 
+use super::backward::{bracketings, units};
 use super::{RuleSet, Settings};
-use crate::compose::{Chain, Compositions, StopReason, compositions, factors};
+use crate::compose::{Chain, StopReason, compositions, factors};
 use crate::expr::{Expr, Kind};
 use crate::op::Op;
 use crate::rules::{forms, inner_nodes};
 
 /// Most forms that the rules may give of one layer, and most ways to combine chains of one form.
-const MOST_FORMS: usize = 32;
-const MOST_COMBINED: usize = 16;
+const MOST_FORMS: usize = 12;
+const MOST_COMBINED: usize = 8;
+/// Factors from which on a chain's sparse factors are not bracketed one by one.
+const LONG: usize = 8;
 
 /// One way to compute a layer.
 #[derive(Clone, Debug)]
@@ -88,57 +91,92 @@ impl Found {
 
     /// All bracketings of a form's chains.
     fn add_form(&mut self, form: &Expr, budget: usize) {
-        let chains = chains(form);
-        let found: Vec<(Expr, Vec<Expr>, Compositions)> = chains
-            .into_iter()
-            .map(|root| {
-                let factors = factors(&root);
-                let compositions = compositions(&Chain::new(&factors), budget);
-                (root, factors, compositions)
-            })
-            .collect();
-        for (_, _, compositions) in &found {
-            if let StopReason::Budget(_) = compositions.stop {
-                self.stop = compositions.stop;
+        let chains: Vec<Bracketed> =
+            chains(form).into_iter().map(|root| Bracketed::new(root, budget)).collect();
+        for chain in &chains {
+            if let StopReason::Budget(_) = chain.stop {
+                self.stop = chain.stop;
             }
         }
-        match found.as_slice() {
+        match chains.as_slice() {
+            [] if fills_in(form) => {}
             [] => self.push(form.clone(), None),
-            [(root, factors, compositions)] => {
-                let with = |tree: &crate::compose::Tree| {
-                    let new = tree.build(factors);
-                    form.replace(&|e| (e == root).then(|| new.clone()))
-                };
-                compositions.kept.iter().for_each(|tree| self.push(with(tree), None));
-                for pruned in &compositions.pruned {
-                    self.push(with(&pruned.tree), Some(pruned.by.clone()));
-                }
+            [chain] => {
+                let with = |new: &Expr| form.replace(&|e| (e == &chain.root).then(|| new.clone()));
+                chain.kept.iter().for_each(|new| self.push(with(new), None));
+                chain.pruned.iter().for_each(|(new, by)| self.push(with(new), Some(by.clone())));
             }
             many => self.add_combined(form, many),
         }
     }
 
-    /// Several chains: all combinations of what is kept of each, as many as the budget allows.
-    fn add_combined(&mut self, form: &Expr, chains: &[(Expr, Vec<Expr>, Compositions)]) {
-        self.push(form.clone(), None);
-        let total: usize = chains.iter().map(|(_, _, c)| c.kept.len().max(1)).product();
-        if total > MOST_COMBINED {
+    /// Several chains: all combinations of what is kept of each, or, where these are too many, all
+    /// chains bracketed alike.
+    fn add_combined(&mut self, form: &Expr, chains: &[Bracketed]) {
+        let counts: Vec<usize> = chains.iter().map(|chain| chain.kept.len().max(1)).collect();
+        let total: usize = counts.iter().product();
+        let choices: Vec<Vec<usize>> = if total <= MOST_COMBINED {
+            (0..total).map(|index| digits(index, &counts)).collect()
+        } else {
             self.stop = StopReason::Budget(MOST_COMBINED);
-            return;
+            let most = counts.iter().copied().max().unwrap_or(1).min(MOST_COMBINED);
+            (0..most).map(|c| counts.iter().map(|count| c.min(count - 1)).collect()).collect()
+        };
+        if !fills_in(form) {
+            self.push(form.clone(), None);
         }
-        for mut index in 0..total {
+        for choice in choices {
             let mut new = form.clone();
-            for (root, factors, compositions) in chains {
-                let count = compositions.kept.len().max(1);
-                let (choice, rest) = (index % count, index / count);
-                index = rest;
-                let Some(tree) = compositions.kept.get(choice) else { continue };
-                let built = tree.build(factors);
-                new = new.replace(&|e| (e == root).then(|| built.clone()));
+            for (chain, place) in chains.iter().zip(choice) {
+                let Some(built) = chain.kept.get(place) else { continue };
+                new = new.replace(&|e| (e == &chain.root).then(|| built.clone()));
             }
-            self.push(new, None);
+            if !fills_in(&new) {
+                self.push(new, None);
+            }
         }
     }
+}
+
+/// A chain with its bracketings.
+struct Bracketed {
+    root: Expr,
+    kept: Vec<Expr>,
+    pruned: Vec<(Expr, String)>,
+    stop: StopReason,
+}
+
+impl Bracketed {
+    fn new(root: Expr, budget: usize) -> Self {
+        let factors = factors(&root);
+        if factors.len() > LONG {
+            // A normalised adjacency stays together: it is applied factor by factor.
+            let kept = bracketings(&units(&factors));
+            return Bracketed { root, kept, pruned: vec![], stop: StopReason::Budget(LONG) };
+        }
+        let found = compositions(&Chain::new(&factors), budget);
+        let pruned = found.pruned.iter().map(|p| (p.tree.build(&factors), p.by.clone())).collect();
+        let kept = found.kept.iter().map(|tree| tree.build(&factors)).collect();
+        Bracketed { root, kept, pruned, stop: found.stop }
+    }
+}
+
+/// A number in digits of mixed bases.
+fn digits(mut number: usize, bases: &[usize]) -> Vec<usize> {
+    let digit = |base: &usize| {
+        let digit = number % base;
+        number /= base;
+        digit
+    };
+    bases.iter().map(digit).collect()
+}
+
+/// Whether two sparse matrices are multiplied anywhere.
+fn fills_in(form: &Expr) -> bool {
+    let inner = inner_nodes(form);
+    let all = Expr::sorted(std::slice::from_ref(form));
+    let products = all.iter().filter(|e| matches!(e.op(), Op::Mul) && inner.contains(&e.id()));
+    products.into_iter().any(|e| e.args().iter().all(|arg| arg.kind() == Kind::Sparse))
 }
 
 /// The outermost products of a form that have more than two factors.
@@ -175,8 +213,6 @@ fn looks(body: &Expr, candidates: usize) -> String {
                 op => format!("{op:?}"),
             };
             text.push_str(&format!("{op}{}{};", expr.width(), expr.is_constant()));
-        } else if expr.args().iter().any(|_| false) {
-            continue;
         }
     }
     // What comes in from outside: its width and whether an epoch changes it.

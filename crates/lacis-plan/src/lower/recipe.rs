@@ -106,7 +106,7 @@ impl Cook {
                 return None;
             }
             match at.op() {
-                Op::Layer(_) => {
+                Op::Layer(_) | Op::LayerGrad(_) => {
                     swallowed.push(at.clone());
                     at = at.args()[0].clone();
                 }
@@ -158,7 +158,7 @@ impl Cook {
         let owned = |e: &Expr| {
             // A view's slot is somebody else's, and leaves are nobody's.
             let computed = !e.args().is_empty()
-                && !matches!(e.op(), Op::Top { .. } | Op::Columns { .. } | Op::Layer(_));
+                && !matches!(e.op(), Op::Top { .. } | Op::Columns { .. } | Op::Layer(_) | Op::LayerGrad(_));
             self.single(e) && computed && e.kind() == Kind::Dense
         };
         for (product, other) in [(q, p), (p, q)] {
@@ -302,7 +302,7 @@ impl Cook {
     /// Whether a product would be computed with what is above it.
     fn core_below(&self, expr: &Expr) -> Option<()> {
         let mut at = expr.clone();
-        while let (Op::Map(_) | Op::Bias | Op::Layer(_), [x, ..]) = (at.op(), at.args()) {
+        while let (Op::Map(_) | Op::Bias | Op::Layer(_) | Op::LayerGrad(_), [x, ..]) = (at.op(), at.args()) {
             if !self.single(x) {
                 return None;
             }

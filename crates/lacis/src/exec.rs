@@ -1,0 +1,250 @@
+//! [`Executor`]: runs a plan's steps. It decides nothing: kernels and slots are found when a plan
+//! meets its sizes, and a step loop allocates nothing that grows with them.
+
+mod attend;
+mod entries;
+mod pointwise;
+mod products;
+mod slots;
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use lacis_core::reference::Moments;
+use lacis_core::{Csr, Error, Result, Threads};
+use lacis_kernels::loss::Loss;
+use lacis_kernels::norm::Scaling;
+use lacis_kernels::{Isa, Profile};
+use lacis_plan::op::NormKind;
+use lacis_plan::plan::{Operator, Phase, Place, Plan, Step};
+
+use crate::levels::Levels;
+use crate::params::Params;
+pub(crate) use products::{gemm_point, spmm_point};
+
+use products::Kernels;
+use slots::Slots;
+
+/// Somebody to tell how long steps take.
+pub trait Observe {
+    /// Step `index` of the plan took this long.
+    fn step(&mut self, index: usize, seconds: f64);
+
+    /// Whether it wants to know; clocks are read only then.
+    fn is_curious(&self) -> bool {
+        true
+    }
+}
+
+/// Nobody.
+#[derive(Clone, Copy, Debug)]
+pub struct Nobody;
+
+impl Observe for Nobody {
+    fn step(&mut self, _: usize, _: f64) {}
+
+    fn is_curious(&self) -> bool {
+        false
+    }
+}
+
+/// What a pass over a plan's steps is about.
+pub struct Context<'a> {
+    /// Graph and features.
+    pub levels: &'a Levels,
+    /// What the loss compares with.
+    pub targets: Targets<'a>,
+    /// Which graph each node belongs to, as the first node of each graph and the end.
+    pub graphs: Option<&'a [u32]>,
+    /// Seed of this pass's random numbers.
+    pub seed: u64,
+    /// Whether elements are dropped and moments are of the batch.
+    pub training: bool,
+}
+
+/// What a loss compares with.
+#[derive(Clone, Copy)]
+pub enum Targets<'a> {
+    /// Nothing: only results are asked for.
+    None,
+    /// Classes, or labels of each column.
+    Loss(&'a Loss<'a>),
+    /// Numbers, and the rows that count.
+    Numbers(lacis_kernels::Mat<'a>, &'a [u32]),
+}
+
+/// What a pass found.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// The loss, NaN where there is none.
+    pub loss: f64,
+    /// Rows that the loss found right.
+    pub correct: usize,
+}
+
+/// A plan with its memory. See the module's head.
+pub struct Executor<'p> {
+    plan: &'p Plan,
+    threads: Threads,
+    isa: Isa,
+    kernels: Kernels,
+    slots: Slots,
+    matrices: Vec<Option<Csr>>,
+    scalings: HashMap<u32, Scaling>,
+    /// Estimates of batch norms, for evaluation.
+    running: HashMap<u32, Moments>,
+    outcome: Outcome,
+}
+
+impl<'p> Executor<'p> {
+    /// For a plan; memory is asked for when it meets its sizes.
+    ///
+    /// # Errors
+    /// When the plan reads what is not there.
+    pub fn new(plan: &'p Plan, profile: &Profile, threads: &Threads) -> Result<Self> {
+        plan.check()?;
+        Ok(Executor {
+            plan,
+            threads: threads.clone(),
+            isa: Isa::best(),
+            kernels: Kernels::new(plan, profile),
+            slots: Slots::new(plan.slots),
+            matrices: vec![None; plan.matrices],
+            scalings: HashMap::new(),
+            running: HashMap::new(),
+            outcome: Outcome::default(),
+        })
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        self.plan
+    }
+
+    /// Makes room for sizes; slots only grow. Kernels are chosen for these sizes.
+    ///
+    /// # Errors
+    /// When there is no memory.
+    pub fn bind(&mut self, levels: &Levels, graphs: usize) -> Result<()> {
+        let mut sizes = levels.measured();
+        sizes.graphs = graphs;
+        self.slots.grow(&self.plan.slot_lens(&sizes))?;
+        self.kernels.choose(self.plan, &sizes);
+        Ok(())
+    }
+
+    /// Bytes of all slots.
+    pub fn bytes(&self) -> usize {
+        self.slots.bytes()
+    }
+
+    /// Estimates of batch norms, by their keys.
+    pub fn running(&mut self) -> &mut HashMap<u32, Moments> {
+        &mut self.running
+    }
+
+    /// Runs the steps of some phases in their order.
+    ///
+    /// # Errors
+    /// When a step's sizes do not fit.
+    pub fn run(
+        &mut self,
+        phases: &[Phase],
+        context: &Context<'_>,
+        params: &mut Params,
+        observer: &mut dyn Observe,
+    ) -> Result<Outcome> {
+        let plan = self.plan;
+        self.outcome = Outcome { loss: f64::NAN, correct: 0 };
+        for (index, step) in plan.steps.iter().enumerate() {
+            if !phases.contains(&step.phase) {
+                continue;
+            }
+            let start = observer.is_curious().then(Instant::now);
+            self.step(index, step, context, params)?;
+            if let Some(start) = start {
+                observer.step(index, start.elapsed().as_secs_f64());
+            }
+        }
+        Ok(self.outcome)
+    }
+
+    /// The network's result of the last pass.
+    ///
+    /// # Errors
+    /// When no pass has been.
+    pub fn result<'e>(
+        &'e self,
+        context: &'e Context<'_>,
+        params: &'e Params,
+    ) -> Result<lacis_kernels::Mat<'e>> {
+        self.mat(self.plan.result, context, params)
+    }
+
+    fn step(
+        &mut self,
+        index: usize,
+        step: &Step,
+        context: &Context<'_>,
+        params: &mut Params,
+    ) -> Result<()> {
+        match step.operator {
+            Operator::Spmm { .. } => self.spmm(index, step, context, params),
+            Operator::Gemm { .. } => self.gemm(index, step, context, params),
+            Operator::SparseTransposed => self.sparse_transposed(step, context, params),
+            Operator::EntryScale { .. }
+            | Operator::PlusIdentity { .. }
+            | Operator::DiagonalProduct
+            | Operator::EntryDropout { .. } => self.entries(step, context, params),
+            Operator::Each(each) => self.each(step, &each, context, params),
+            Operator::EachGrad { .. } => self.each_grad(step, context, params),
+            Operator::Attention(attention) => self.attend(step, &attention, context, params),
+            Operator::AttentionGrad(attention) => {
+                self.attend_grad(step, &attention, context, params)
+            }
+            Operator::Extreme(_) | Operator::ExtremeGrad(_) => {
+                self.extreme(step, context, params)
+            }
+            Operator::Norm { kind, key } => self.norm(step, (kind, key), context, params),
+            Operator::NormGrad { kind, key } => self.norm_grad(step, (kind, key), context, params),
+            Operator::Readout(_) | Operator::ReadoutGrad(_) => self.readout(step, context, params),
+            Operator::Loss(_) => self.loss(step, context, params),
+            Operator::Update(param) => self.update(step, param, context, params),
+            _ => self.small(step, context, params),
+        }
+    }
+}
+
+impl Executor<'_> {
+    /// A parameter follows its gradient.
+    fn update(
+        &mut self,
+        step: &Step,
+        param: usize,
+        context: &Context<'_>,
+        params: &mut Params,
+    ) -> Result<()> {
+        let value = step.inputs[0];
+        if let Place::Slot(slot) = self.plan.values[value].place {
+            return params.update(param, self.slots.get(slot), self.isa, &self.threads);
+        }
+        // A view of something wider, or a weight that is its own gradient: small, and copied.
+        let grad = self.mat(value, context, params)?;
+        let rows: Vec<f32> = (0..grad.n_rows()).flat_map(|i| grad.row(i).to_vec()).collect();
+        params.update(param, &rows, self.isa, &self.threads)
+    }
+}
+
+/// A key that layers and their random numbers share.
+fn purpose(key: u32) -> String {
+    format!("dropout {key}")
+}
+
+/// Whether moments are of the batch.
+fn of_batch(kind: NormKind, training: bool) -> bool {
+    kind == NormKind::Batch && training
+}
+
+fn wrong(step: &Step) -> Error {
+    Error::argument("plan", format!("{:?} does not compute {}", step.operator, step.formula))
+}

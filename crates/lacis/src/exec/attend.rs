@@ -1,0 +1,205 @@
+//! Attention, and maxima over a node's edges.
+
+use lacis_core::reference::{Reduce, Ties};
+use lacis_core::{CsrView, Dense, Result};
+use lacis_kernels::attention::{self, Gat, GatGrads, GatV2, GatV2Grads, Given};
+use lacis_kernels::{Mat, MatMut, spmm};
+use lacis_plan::op::{Attention, Scores};
+use lacis_plan::plan::{Operator, Place, Step};
+
+use super::slots::Taken;
+use super::{Context, Executor, wrong};
+use crate::params::Params;
+
+impl Executor<'_> {
+    /// `t`, `u` or `v` as one row per head.
+    fn per_head<'e>(vectors: Mat<'e>, heads: usize) -> Result<Mat<'e>> {
+        let channels = vectors.data().len() / heads.max(1);
+        Mat::new(vectors.data(), heads, channels, channels)
+    }
+
+    fn coefficient_dropout(
+        attention: &Attention,
+        context: &Context<'_>,
+    ) -> Result<Option<attention::Dropout>> {
+        if !context.training || attention.dropout.get() == 0.0 {
+            return Ok(None);
+        }
+        let seed = context.seed ^ (u64::from(attention.key) << 40);
+        attention::Dropout::new(attention.dropout.get(), seed).map(Some)
+    }
+
+    fn gat<'e>(
+        &'e self,
+        step: &Step,
+        attention: &Attention,
+        context: &'e Context<'_>,
+        params: &'e Params,
+    ) -> Result<Gat<'e, f32>> {
+        let (a, _) = self.sparse(step.inputs[0], context)?;
+        let source = self.mat(step.inputs[1], context, params)?;
+        let t = Self::per_head(self.mat(step.inputs[2], context, params)?, attention.heads)?;
+        let u = Self::per_head(self.mat(step.inputs[3], context, params)?, attention.heads)?;
+        let mut gat = Gat::new(a, source, [t, u], attention.slope.get())?;
+        if a.n_rows() != a.n_cols {
+            gat = gat.with_target(source.rows(0..a.n_rows()))?;
+        }
+        if let Some(dropout) = Self::coefficient_dropout(attention, context)? {
+            gat = gat.with_dropout(dropout);
+        }
+        Ok(gat)
+    }
+
+    fn gatv2<'e>(
+        &'e self,
+        step: &Step,
+        attention: &Attention,
+        context: &'e Context<'_>,
+        params: &'e Params,
+    ) -> Result<GatV2<'e, f32>> {
+        let (a, _) = self.sparse(step.inputs[0], context)?;
+        let target = self.mat(step.inputs[1], context, params)?;
+        let source = self.mat(step.inputs[2], context, params)?;
+        let v = Self::per_head(self.mat(step.inputs[3], context, params)?, attention.heads)?;
+        let mut gat = GatV2::new(a, [target, source], v, attention.slope.get())?;
+        if let Some(dropout) = Self::coefficient_dropout(attention, context)? {
+            gat = gat.with_dropout(dropout);
+        }
+        Ok(gat)
+    }
+
+    pub(super) fn attend(
+        &mut self,
+        step: &Step,
+        attention: &Attention,
+        context: &Context<'_>,
+        params: &Params,
+    ) -> Result<()> {
+        let (mut y, mut lse) = (self.taken(step, 0, context)?, self.taken(step, 1, context)?);
+        let outputs = (y.mat()?, lse.mat()?);
+        match attention.scores {
+            Scores::Gat => {
+                let gat = self.gat(step, attention, context, params)?;
+                gat.forward(self.isa, outputs, &self.threads)?;
+            }
+            Scores::GatV2 => {
+                let gat = self.gatv2(step, attention, context, params)?;
+                gat.forward(self.isa, outputs, &self.threads)?;
+            }
+        }
+        self.put(y);
+        self.put(lse);
+        Ok(())
+    }
+
+    /// The transpose of a step's adjacency.
+    fn transposed<'c>(&self, step: &Step, context: &'c Context<'_>) -> Result<CsrView<'c>> {
+        match self.plan.values[step.inputs[0]].place {
+            Place::Adjacency(adjacency) => Ok(context.levels.matrix(adjacency.turned()).view()),
+            _ => Err(wrong(step)),
+        }
+    }
+
+    pub(super) fn attend_grad(
+        &mut self,
+        step: &Step,
+        attention: &Attention,
+        context: &Context<'_>,
+        params: &Params,
+    ) -> Result<()> {
+        let mut outs = Vec::new();
+        for index in 0..3 {
+            outs.push(self.taken(step, index, context)?);
+        }
+        let given = Given {
+            transpose: self.transposed(step, context)?,
+            y: self.mat(step.inputs[4], context, params)?,
+            lse: self.mat(step.inputs[5], context, params)?,
+            grad: self.mat(step.inputs[6], context, params)?,
+        };
+        let [first, second, third] = outs.as_mut_slice() else { return Err(wrong(step)) };
+        match attention.scores {
+            Scores::Gat => {
+                let gat = self.gat(step, attention, context, params)?;
+                self.gat_grads(&gat, (attention, &given), [first, second, third])?;
+            }
+            Scores::GatV2 => {
+                let gat = self.gatv2(step, attention, context, params)?;
+                let grads = GatV2Grads {
+                    target: first.mat()?,
+                    source: second.mat()?,
+                    vectors: heads_of(third, attention.heads)?,
+                    features: None,
+                    bias: None,
+                };
+                gat.backward(self.isa, &given, grads, &self.threads)?;
+            }
+        }
+        outs.into_iter().for_each(|out| self.put(out));
+        Ok(())
+    }
+
+    fn gat_grads(
+        &self,
+        gat: &Gat<'_, f32>,
+        (attention, given): (&Attention, &Given<'_, f32>),
+        [source, t, u]: [&mut Taken; 3],
+    ) -> Result<()> {
+        let (n_rows, n_cols) = (given.y.n_rows(), given.transpose.n_rows());
+        let width = given.y.n_cols();
+        // Targets that are not all sources have a gradient of their own, added to the first rows.
+        let mut own = (n_rows != n_cols).then(|| Dense::<f32>::zeros(n_rows, width));
+        let grads = GatGrads {
+            source: source.mat()?,
+            target: own.as_mut().map(MatMut::from),
+            target_vectors: heads_of(t, attention.heads)?,
+            source_vectors: heads_of(u, attention.heads)?,
+            edge_vectors: None,
+            features: None,
+            bias: None,
+        };
+        gat.backward(self.isa, given, grads, &self.threads)?;
+        if let Some(own) = own {
+            let mut source = source.mat()?;
+            for (i, row) in own.rows().enumerate() {
+                source.row_mut(i).iter_mut().zip(row).for_each(|(to, from)| *to += from);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn extreme(
+        &mut self,
+        step: &Step,
+        context: &Context<'_>,
+        params: &Params,
+    ) -> Result<()> {
+        let mut out = self.taken(step, 0, context)?;
+        let (a, _) = self.sparse(step.inputs[0], context)?;
+        let x = self.mat(step.inputs[1], context, params)?;
+        match step.operator {
+            Operator::Extreme(extreme) => {
+                let args = spmm::Args::new(a, x, Reduce::from(extreme))?;
+                spmm::KERNELS[0].run(self.isa, &args, out.mat()?, &self.threads)?;
+            }
+            Operator::ExtremeGrad(extreme) => {
+                let args = spmm::Args::new(a, x, Reduce::from(extreme))?;
+                let back = spmm::ExtremeBackward::new(args, self.transposed(step, context)?)?;
+                let y = self.mat(step.inputs[2], context, params)?;
+                let grad = self.mat(step.inputs[3], context, params)?;
+                let ties = Ties::SplitWithInitialZero;
+                back.even(self.isa, (ties, y, grad), out.mat()?, &self.threads)?;
+            }
+            _ => return Err(wrong(step)),
+        }
+        self.put(out);
+        Ok(())
+    }
+}
+
+/// The gradient of vectors, as one row per head.
+fn heads_of(taken: &mut Taken, heads: usize) -> Result<MatMut<'_>> {
+    let slice = taken.slice();
+    let channels = slice.len() / heads.max(1);
+    MatMut::new(slice, heads, channels, channels)
+}

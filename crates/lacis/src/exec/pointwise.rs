@@ -1,0 +1,312 @@
+//! Passes over elements, norms, readout, the loss, and what is small.
+
+use lacis_core::reference::{Axis, Moments, Reduce, Ties};
+use lacis_core::{Result, Rng, RowPtrView};
+use lacis_kernels::dropout::Dropout;
+use lacis_kernels::elementwise::{Backward, Forward, Saved, column_sums};
+use lacis_kernels::loss::Grad;
+use lacis_kernels::norm::{self, Norm, Scaling};
+use lacis_kernels::segment::reduce;
+use lacis_kernels::segment::Segments;
+use lacis_kernels::segment::backward::Backward as SegmentBackward;
+use lacis_plan::Dim;
+use lacis_plan::op::{Function, NormKind, Number};
+use lacis_plan::plan::{Each, Operator, Step, ValueId};
+
+use super::{Context, Executor, Targets, of_batch, purpose, wrong};
+use crate::params::Params;
+
+/// What torch adds to variances, and how fast running estimates follow.
+const EPS: f64 = 1e-5;
+const MOMENTUM: f64 = 0.1;
+
+impl Executor<'_> {
+    /// A dropout of this pass; nothing is dropped outside training.
+    fn dropout<'c>(
+        &self,
+        (p, key): (Number, u32),
+        rows: Dim,
+        context: &'c Context<'_>,
+    ) -> Result<Dropout<'c>> {
+        let p = if context.training { p.get() } else { 0.0 };
+        let dropout = Dropout::new(Rng::new(context.seed, &purpose(key)), p)?;
+        Ok(match (context.levels.order(), rows) {
+            (Some(order), Dim::Nodes(level)) => {
+                dropout.at_rows(&order[..context.levels.n_nodes(level as usize)])
+            }
+            _ => dropout,
+        })
+    }
+
+    /// Whether an output takes the slot of an input.
+    fn in_place(&self, step: &Step, input: ValueId) -> bool {
+        self.plan.slot_of(step.outputs[0]) == self.plan.slot_of(input)
+            && self.plan.slot_of(input).is_some()
+    }
+
+    pub(super) fn each(
+        &mut self,
+        step: &Step,
+        each: &Each,
+        context: &Context<'_>,
+        params: &Params,
+    ) -> Result<()> {
+        let mut out = self.taken(step, 0, context)?;
+        let [rows, cols] = self.shape(step.outputs[0], context);
+        let mut pass = if self.in_place(step, step.inputs[0]) {
+            Forward::in_place(rows, cols)
+        } else {
+            Forward::new(self.mat(step.inputs[0], context, params)?)
+        };
+        let mut rest = step.inputs[1..].iter().copied();
+        pass = pass.scaled(each.scale.get());
+        if each.rows {
+            let value = rest.next().ok_or_else(|| wrong(step))?;
+            pass = pass.row_scaled(self.vector(value, context, params)?)?;
+        }
+        if let Some(beta) = each.plus {
+            let value = rest.next().ok_or_else(|| wrong(step))?;
+            pass = pass.plus(beta.get(), self.mat(value, context, params)?)?;
+        }
+        if each.bias {
+            let value = rest.next().ok_or_else(|| wrong(step))?;
+            pass = pass.biased(self.vector(value, context, params)?)?;
+        }
+        pass = pass.activated(each.function.into());
+        if let Some(dropout) = each.dropout {
+            let rows = self.plan.values[step.outputs[0]].shape[0];
+            pass = pass.dropped(self.dropout(dropout, rows, context)?)?;
+        }
+        pass.run(self.isa, out.mat()?, &self.threads)?;
+        self.put(out);
+        Ok(())
+    }
+
+    pub(super) fn each_grad(
+        &mut self,
+        step: &Step,
+        context: &Context<'_>,
+        params: &Params,
+    ) -> Result<()> {
+        let Operator::EachGrad { function, dropout, scale } = step.operator else {
+            return Err(wrong(step));
+        };
+        let mut out = self.taken(step, 0, context)?;
+        let [rows, cols] = self.shape(step.outputs[0], context);
+        let mut pass = if self.in_place(step, step.inputs[0]) {
+            Backward::in_place(rows, cols)
+        } else {
+            Backward::new(self.mat(step.inputs[0], context, params)?)
+        };
+        let saved = self.mat(step.inputs[1], context, params)?;
+        let saved = if function == Function::Identity { Saved::Nothing } else { Saved::Output(saved) };
+        pass = pass.activated(function.into(), saved)?;
+        if let Some(dropout) = dropout {
+            let rows = self.plan.values[step.outputs[0]].shape[0];
+            pass = pass.dropped(self.dropout(dropout, rows, context)?)?;
+        }
+        pass.run(self.isa, out.mat()?, None, &self.threads)?;
+        // The mask's factor: outside training nothing was dropped.
+        if scale.get() != 1.0 && context.training {
+            let again = Forward::in_place(rows, cols).scaled(scale.get());
+            again.run(self.isa, out.mat()?, &self.threads)?;
+        }
+        self.put(out);
+        Ok(())
+    }
+
+    pub(super) fn norm(
+        &mut self,
+        step: &Step,
+        (kind, key): (NormKind, u32),
+        context: &Context<'_>,
+        params: &Params,
+    ) -> Result<()> {
+        let mut out = self.taken(step, 0, context)?;
+        let x = self.mat(step.inputs[0], context, params)?;
+        let gamma = self.vector(step.inputs[1], context, params)?;
+        let beta = self.vector(step.inputs[2], context, params)?;
+        let norm = Norm { gamma, beta, eps: EPS };
+        if kind == NormKind::Layer {
+            norm::layer(self.isa, &norm, x, out.mat()?, &self.threads)?;
+            self.put(out);
+            return Ok(());
+        }
+        let width = x.n_cols();
+        let mut running =
+            self.running.get(&key).cloned().unwrap_or_else(|| Moments::standard(width));
+        let scaling = if of_batch(kind, context.training) {
+            let moments = norm::moments(self.isa, x, &self.threads);
+            norm::update_running(&mut running, &moments, x.n_rows(), MOMENTUM)?;
+            Scaling::batch(&moments, x.n_rows(), EPS)?
+        } else {
+            Scaling::fixed(&running, EPS)
+        };
+        let columns = scaling.columns(&norm)?;
+        columns.forward(Forward::new(x))?.run(self.isa, out.mat()?, &self.threads)?;
+        self.running.insert(key, running);
+        self.scalings.insert(key, scaling);
+        self.put(out);
+        Ok(())
+    }
+
+    pub(super) fn norm_grad(
+        &mut self,
+        step: &Step,
+        (kind, key): (NormKind, u32),
+        context: &Context<'_>,
+        params: &Params,
+    ) -> Result<()> {
+        let mut outs = [0, 1, 2].map(|index| self.taken(step, index, context));
+        let [Ok(dx), Ok(dgamma), Ok(dbeta)] = &mut outs else { return Err(wrong(step)) };
+        let x = self.mat(step.inputs[0], context, params)?;
+        let gamma = self.vector(step.inputs[1], context, params)?;
+        let grad = self.mat(step.inputs[2], context, params)?;
+        let norm = Norm { gamma, beta: gamma, eps: EPS };
+        let grads = norm::Grads { x: dx.mat()?, gamma: dgamma.slice(), beta: dbeta.slice() };
+        match (kind, self.scalings.get(&key)) {
+            (NormKind::Layer, _) => {
+                norm::layer_backward(self.isa, &norm, (x, grad), grads, &self.threads)?;
+            }
+            (NormKind::Batch, Some(scaling)) => {
+                norm::backward(self.isa, (scaling, &norm), (x, grad), grads, &self.threads)?;
+            }
+            (NormKind::Batch, None) => return Err(wrong(step)),
+        }
+        for out in outs {
+            self.put(out?);
+        }
+        Ok(())
+    }
+
+    pub(super) fn readout(
+        &mut self,
+        step: &Step,
+        context: &Context<'_>,
+        params: &Params,
+    ) -> Result<()> {
+        let mut out = self.taken(step, 0, context)?;
+        let x = self.mat(step.inputs[0], context, params)?;
+        let ptr = context.graphs.ok_or_else(|| wrong(step))?;
+        let segments = Segments::from_ptr(RowPtrView::Narrow(ptr), x.n_rows())?;
+        match step.operator {
+            Operator::Readout(read) => {
+                let args = reduce::Args::new(x, segments, read.into(), Axis::Rows)?;
+                reduce::choose(&args).run(self.isa, &args, out.mat()?, &self.threads)?;
+            }
+            Operator::ReadoutGrad(read) => {
+                let args = reduce::Args::new(x, segments, Reduce::from(read), Axis::Rows)?;
+                let grad = self.mat(step.inputs[2], context, params)?;
+                let back = SegmentBackward::new(args, Ties::SplitWithInitialZero, grad)?;
+                back.run(self.isa, out.mat()?, &self.threads)?;
+            }
+            _ => return Err(wrong(step)),
+        }
+        self.put(out);
+        Ok(())
+    }
+
+    pub(super) fn loss(
+        &mut self,
+        step: &Step,
+        context: &Context<'_>,
+        params: &Params,
+    ) -> Result<()> {
+        let mut out = self.taken(step, 0, context)?;
+        let logits = self.mat(step.inputs[0], context, params)?;
+        let outcome = match context.targets {
+            Targets::None => return Err(wrong(step)),
+            Targets::Loss(loss) => {
+                let found = loss.run(self.isa, logits, Grad::All(out.mat()?), &self.threads)?;
+                super::Outcome { loss: found.loss, correct: found.correct }
+            }
+            Targets::Numbers(targets, rows) => {
+                let count = (rows.len() * logits.n_cols()).max(1) as f64;
+                let (mut grad, mut sum) = (out.mat()?, 0.0);
+                (0..grad.n_rows()).for_each(|i| grad.row_mut(i).fill(0.0));
+                for i in rows.iter().map(|&i| i as usize) {
+                    let pairs = logits.row(i).iter().zip(targets.row(i));
+                    for (g, (x, t)) in grad.row_mut(i).iter_mut().zip(pairs) {
+                        let off = f64::from(x - t);
+                        sum += off * off;
+                        *g = (2.0 * off / count) as f32;
+                    }
+                }
+                super::Outcome { loss: sum / count, correct: 0 }
+            }
+        };
+        self.outcome = outcome;
+        self.put(out);
+        Ok(())
+    }
+
+    /// Copies, sums of columns, and numbers.
+    pub(super) fn small(
+        &mut self,
+        step: &Step,
+        context: &Context<'_>,
+        params: &Params,
+    ) -> Result<()> {
+        let mut out = self.taken(step, 0, context)?;
+        match step.operator {
+            Operator::ColumnSums => {
+                let x = self.mat(step.inputs[0], context, params)?;
+                column_sums(self.isa, x, out.slice(), &self.threads)?;
+            }
+            Operator::Dot => {
+                let a = self.mat(step.inputs[0], context, params)?;
+                let b = self.mat(step.inputs[1], context, params)?;
+                let row = |i: usize| {
+                    a.row(i).iter().zip(b.row(i)).map(|(a, b)| f64::from(a * b)).sum::<f64>()
+                };
+                out.slice()[0] = (0..a.n_rows()).map(row).sum::<f64>() as f32;
+            }
+            Operator::ScaleBy => {
+                let by = self.mat(step.inputs[0], context, params)?.data()[0];
+                let x = self.mat(step.inputs[1], context, params)?;
+                let pass = Forward::new(x).scaled(f64::from(by));
+                pass.run(self.isa, out.mat()?, &self.threads)?;
+            }
+            Operator::Transpose => {
+                let x = self.mat(step.inputs[0], context, params)?;
+                let mut y = out.mat()?;
+                for i in 0..y.n_rows() {
+                    y.row_mut(i).iter_mut().enumerate().for_each(|(j, y)| *y = x.row(j)[i]);
+                }
+            }
+            Operator::Pad | Operator::Copy => {
+                let x = self.mat(step.inputs[0], context, params)?;
+                let mut y = out.mat()?;
+                for i in 0..y.n_rows() {
+                    match i < x.n_rows() {
+                        true => y.row_mut(i).copy_from_slice(x.row(i)),
+                        false => y.row_mut(i).fill(0.0),
+                    }
+                }
+            }
+            Operator::PadColumns { from } => {
+                let x = self.mat(step.inputs[0], context, params)?;
+                let mut y = out.mat()?;
+                for i in 0..y.n_rows() {
+                    let row = y.row_mut(i);
+                    row.fill(0.0);
+                    row[from..from + x.n_cols()].copy_from_slice(x.row(i));
+                }
+            }
+            Operator::Concat => {
+                let mut from = 0;
+                let mut y = out.mat()?;
+                for &input in &step.inputs {
+                    let x = self.mat(input, context, params)?;
+                    for i in 0..y.n_rows() {
+                        y.row_mut(i)[from..from + x.n_cols()].copy_from_slice(x.row(i));
+                    }
+                    from += x.n_cols();
+                }
+            }
+            _ => return Err(wrong(step)),
+        }
+        self.put(out);
+        Ok(())
+    }
+}

@@ -1,0 +1,176 @@
+//! Products: sparse times dense, dense times dense.
+
+use lacis_core::reference::{Form as KernelForm, Reduce};
+use lacis_core::{DType, Result};
+use lacis_kernels::profile::Point;
+use lacis_kernels::{Accum, Epilogue, Isa, Profile, gemm, sparse_matmul, spmm};
+use lacis_plan::Sizes;
+use lacis_plan::cost::{Work, work};
+use lacis_plan::plan::{Ending, Form, Operator, Plan, Step};
+
+use super::{Context, Executor};
+use crate::params::Params;
+
+/// The kernel of each step that has a choice.
+pub(super) struct Kernels {
+    profile: Profile,
+    spmm: Vec<(usize, Isa)>,
+    gemm: Vec<Option<(usize, Isa)>>,
+}
+
+impl Kernels {
+    pub fn new(plan: &Plan, profile: &Profile) -> Self {
+        let n = plan.steps.len();
+        Kernels { profile: profile.clone(), spmm: vec![(0, Isa::best()); n], gemm: vec![None; n] }
+    }
+
+    pub fn choose(&mut self, plan: &Plan, sizes: &Sizes) {
+        for (index, step) in plan.steps.iter().enumerate() {
+            match work(plan, step, sizes) {
+                Work::Spmm { shape, width, valued, extreme } => {
+                    let reduce = if extreme { Reduce::Max } else { Reduce::Sum };
+                    let point = spmm_point(shape, width, valued, reduce);
+                    let choice = self.profile.choose("spmm", &point);
+                    let named = |kernel: &spmm::Kernel| kernel.name == choice.kernel;
+                    let at = spmm::KERNELS.iter().position(named).unwrap_or(0);
+                    self.spmm[index] = (at, choice.isa);
+                }
+                Work::Gemm { form, sizes } => {
+                    let point = gemm_point(form, sizes);
+                    let choice = self.profile.choose("matmul", &point);
+                    let named = |kernel: &gemm::Kernel| kernel.name == choice.kernel;
+                    let at = gemm::KERNELS.iter().position(named);
+                    let takes = |at: &usize| gemm::KERNELS[*at].takes(kernel_form(form));
+                    self.gemm[index] = at.filter(takes).map(|at| (at, choice.isa));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The names of what a step runs, for `explain`.
+    pub fn name(&self, index: usize, step: &Step) -> Option<&'static str> {
+        match step.operator {
+            Operator::Spmm { .. } => Some(spmm::KERNELS[self.spmm[index].0].name),
+            Operator::Gemm { .. } => self.gemm[index].map(|(at, _)| gemm::KERNELS[at].name),
+            _ => None,
+        }
+    }
+}
+
+/// A sparse product as the profile knows it.
+pub(crate) fn spmm_point(shape: [usize; 3], width: usize, valued: bool, reduce: Reduce) -> Point {
+    Point {
+        weighted: valued,
+        reduce: Some(reduce),
+        ..Point::sparse(shape, width, DType::F32)
+    }
+}
+
+/// A dense product as the profile knows it: rows are nodes, and along them it sums where the first
+/// factor is transposed.
+pub(crate) fn gemm_point(form: Form, [m, n, k]: [usize; 3]) -> Point {
+    let (nodes, inner, axis) = match form {
+        Form::Tn => (k, m, 1),
+        Form::Nn | Form::Nt => (m, k, 0),
+    };
+    let point = Point::sparse([nodes, nodes, nodes], inner, DType::F32);
+    Point { reduce: None, axis, n, ..point }
+}
+
+fn kernel_form(form: Form) -> KernelForm {
+    match form {
+        Form::Nn => KernelForm::Nn,
+        Form::Nt => KernelForm::Nt,
+        Form::Tn => KernelForm::Tn,
+    }
+}
+
+fn accum(ending: Ending) -> Accum {
+    if ending.accumulate { Accum::Add } else { Accum::Replace }
+}
+
+impl Executor<'_> {
+    /// What the kernels of a step are called, where it has some to choose from.
+    pub fn kernel_name(&self, index: usize) -> Option<&'static str> {
+        self.kernels.name(index, &self.plan.steps[index])
+    }
+
+    pub(super) fn spmm(
+        &mut self,
+        index: usize,
+        step: &Step,
+        context: &Context<'_>,
+        params: &Params,
+    ) -> Result<()> {
+        let Operator::Spmm { left, right, ending } = step.operator else {
+            return Err(super::wrong(step));
+        };
+        let mut out = self.taken(step, 0, context)?;
+        let mut rest = step.inputs[2..].iter();
+        let mut next = |there: bool| there.then(|| rest.next().copied()).flatten();
+        let (left, right, bias) = (next(left), next(right), next(ending.bias));
+        let (a, values) = self.sparse(step.inputs[0], context)?;
+        let x = self.mat(step.inputs[1], context, params)?;
+        let vector = |value: Option<usize>| {
+            value.map(|value| self.vector(value, context, params)).transpose()
+        };
+        let mut args = spmm::Args::new(a, x, Reduce::Sum)?.scaled(vector(left)?, vector(right)?)?;
+        if let Some(values) = values {
+            args = args.weighted(values)?;
+        }
+        let epilogue = Epilogue {
+            accum: accum(ending),
+            bias: vector(bias)?,
+            activation: ending.function.into(),
+        };
+        let (kernel, isa) = self.kernels.spmm[index];
+        spmm::KERNELS[kernel].run(isa, &args.ending(epilogue)?, out.mat()?, &self.threads)?;
+        self.put(out);
+        Ok(())
+    }
+
+    pub(super) fn gemm(
+        &mut self,
+        index: usize,
+        step: &Step,
+        context: &Context<'_>,
+        params: &Params,
+    ) -> Result<()> {
+        let Operator::Gemm { form, ending } = step.operator else { return Err(super::wrong(step)) };
+        let mut out = self.taken(step, 0, context)?;
+        let x = self.mat(step.inputs[0], context, params)?;
+        let z = self.mat(step.inputs[1], context, params)?;
+        let mut args = gemm::Args::new(kernel_form(form), x, z)?
+            .accumulated(accum(ending))
+            .activated(ending.function.into());
+        if ending.bias {
+            args = args.biased(self.vector(step.inputs[2], context, params)?)?;
+        }
+        let (kernel, isa) = match self.kernels.gemm[index] {
+            Some((at, isa)) => (&gemm::KERNELS[at], isa),
+            None => (gemm::Kernel::usual(self.isa, &args), self.isa),
+        };
+        kernel.run(isa, &args, out.mat()?, &self.threads)?;
+        self.put(out);
+        Ok(())
+    }
+
+    pub(super) fn sparse_transposed(
+        &mut self,
+        step: &Step,
+        context: &Context<'_>,
+        params: &Params,
+    ) -> Result<()> {
+        let mut out = self.taken(step, 0, context)?;
+        let (x, values) = self.sparse(step.inputs[0], context)?;
+        let view = lacis_core::CsrView { values: values.or(x.values), ..x };
+        let grad = self.mat(step.inputs[1], context, params)?;
+        let args = sparse_matmul::Args::new(view, grad)?;
+        let scatter = sparse_matmul::KERNELS.iter().find(|kernel| kernel.takes(&args));
+        let kernel = scatter.ok_or_else(|| super::wrong(step))?;
+        kernel.run(self.isa, &args, out.mat()?, &self.threads)?;
+        self.put(out);
+        Ok(())
+    }
+}

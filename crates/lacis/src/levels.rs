@@ -1,0 +1,501 @@
+//! [`Levels`]: what a plan is given of a graph: matrices, degrees and features, level by level.
+//!
+//! The nodes of a later level come first in an earlier one. A whole graph has the same nodes at
+//! every level; where only some nodes are asked for, level `L` has those, and each earlier level
+//! those that the next one gathers from: every row that is not there could not have been seen.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use lacis_core::{
+    Buffer, Csr, CsrParts, Dense, Error, Features, Graph, Result, RowPtr, SelfLoops, Threads,
+};
+use lacis_plan::op::{Adjacency, Graph as Treatment, Loops};
+use lacis_plan::plan::{Operator, Place, Plan};
+use lacis_plan::{Dim, Sizes};
+
+/// The key of a vector of degree powers.
+type DegreeKey = (Treatment, u16, i8);
+
+/// What a plan is given. See the module's head.
+#[derive(Clone, Debug)]
+pub struct Levels {
+    nodes: Vec<usize>,
+    entries: Vec<usize>,
+    /// The whole graph's number of each node of level 0, where they differ.
+    order: Option<Arc<Vec<u32>>>,
+    matrices: HashMap<Adjacency, Arc<Csr>>,
+    degrees: HashMap<DegreeKey, Arc<Vec<f32>>>,
+    features: Arc<Features>,
+    symmetric: bool,
+    weighted: bool,
+}
+
+/// A graph with loops treated as a layer wants them, kept while levels are made of it.
+struct Treated {
+    matrix: Arc<Csr>,
+    sums: Vec<f64>,
+}
+
+/// A graph, and which of its nodes are asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The graph.
+    pub graph: &'a Graph,
+    /// Its features.
+    pub features: &'a Arc<Features>,
+    /// How many levels the formula has.
+    pub levels: usize,
+    /// The nodes at the last level, ascending; all where absent.
+    pub rows: Option<&'a [u32]>,
+    /// Whether earlier levels are restricted too, to what the last one can see.
+    pub reach: bool,
+}
+
+impl Levels {
+    /// How many nodes and entries each level will have: all that planning needs.
+    ///
+    /// # Errors
+    /// When the graph is not square.
+    pub fn sizes(asked: &Asked<'_>, threads: &Threads) -> Result<Sizes> {
+        let graph = asked.graph;
+        let adjacency = graph.adjacency();
+        lacis_core::error::same_size(
+            "graph",
+            "number of columns",
+            adjacency.n_rows(),
+            adjacency.n_cols(),
+        )?;
+        let reached = Reached::of(asked);
+        let entries = (0..asked.levels.saturating_sub(1)).map(|l| reached.entries(l, adjacency));
+        let feature_entries = match &**asked.features {
+            Features::Sparse(x) => x.nnz(),
+            Features::Dense(_) => 0,
+        };
+        Ok(Sizes {
+            entries: entries.collect(),
+            nodes: reached.nodes,
+            feature_entries,
+            graphs: 0,
+            iterations: 200,
+            symmetric: graph.is_symmetric(threads),
+            edge_weights: adjacency.values().is_some(),
+        })
+    }
+
+    /// Makes what a plan reads.
+    ///
+    /// # Errors
+    /// When there is no memory, or the graph cannot have loops.
+    pub fn new(asked: &Asked<'_>, plan: &Plan, threads: &Threads) -> Result<Self> {
+        let sizes = Levels::sizes(asked, threads)?;
+        let reached = Reached::of(asked);
+        let mut levels = Levels {
+            nodes: sizes.nodes,
+            entries: sizes.entries,
+            order: reached.order.clone().map(Arc::new),
+            matrices: HashMap::new(),
+            degrees: HashMap::new(),
+            features: gathered(asked.features, reached.order.as_deref()),
+            symmetric: sizes.symmetric,
+            weighted: sizes.edge_weights,
+        };
+        let (matrices, degrees) = needs(plan);
+        let mut treated: HashMap<Treatment, Treated> = HashMap::new();
+        for need in &matrices {
+            if !treated.contains_key(&need.adjacency.graph) {
+                treated.insert(need.adjacency.graph, treat(asked.graph, need.adjacency.graph)?);
+            }
+            levels.add_matrix(need, &treated[&need.adjacency.graph], &reached, threads)?;
+        }
+        for key in degrees {
+            if !treated.contains_key(&key.0) {
+                treated.insert(key.0, treat(asked.graph, key.0)?);
+            }
+            levels.add_degrees(key, &treated[&key.0], &reached);
+        }
+        Ok(levels)
+    }
+
+    /// Of blocks that a sampler made: `blocks[l]` goes from level `l` to level `l + 1`.
+    ///
+    /// # Errors
+    /// When a block cannot have loops.
+    pub fn of_blocks(
+        blocks: &[Csr],
+        (features, nodes): (Arc<Features>, Arc<Vec<u32>>),
+        plan: &Plan,
+        threads: &Threads,
+    ) -> Result<Self> {
+        let mut counts: Vec<usize> = blocks.iter().map(Csr::n_cols).collect();
+        counts.extend(blocks.last().map(Csr::n_rows));
+        let mut levels = Levels {
+            nodes: counts,
+            entries: blocks.iter().map(Csr::nnz).collect(),
+            order: Some(nodes),
+            matrices: HashMap::new(),
+            degrees: HashMap::new(),
+            features,
+            symmetric: false,
+            weighted: blocks.first().is_some_and(|block| block.values().is_some()),
+        };
+        let (matrices, degrees) = needs(plan);
+        for need in &matrices {
+            let own = Adjacency { transposed: false, ..need.adjacency };
+            let block = &blocks[own.level as usize];
+            if !levels.matrices.contains_key(&own) {
+                let treated = with_loops(block.clone(), own.graph)?;
+                levels.matrices.insert(own, Arc::new(treated));
+            }
+            if need.adjacency.transposed {
+                let turned = levels.matrices[&own].transpose(threads);
+                levels.matrices.insert(need.adjacency, Arc::new(turned));
+            }
+        }
+        for (graph, level, half_power) in degrees {
+            // Degrees of the sampled graph: a node's edges are those of the block that has it as
+            // a target; nodes that are targets nowhere have none but their loop.
+            let widest = with_loops(blocks[0].clone(), graph)?;
+            let mut sums = widest.row_sums();
+            let loops = if graph.has_loops() { 1.0 } else { 0.0 };
+            sums.resize(levels.nodes[0], loops);
+            sums.truncate(levels.nodes[level as usize]);
+            let powers = sums.into_iter().map(|sum| power(sum, half_power)).collect();
+            levels.degrees.insert((graph, level, half_power), Arc::new(powers));
+        }
+        Ok(levels)
+    }
+
+    /// Nodes and entries.
+    pub fn measured(&self) -> Sizes {
+        Sizes {
+            nodes: self.nodes.clone(),
+            entries: self.entries.clone(),
+            feature_entries: match &*self.features {
+                Features::Sparse(x) => x.nnz(),
+                Features::Dense(_) => 0,
+            },
+            graphs: 0,
+            iterations: 200,
+            symmetric: self.symmetric,
+            edge_weights: self.weighted,
+        }
+    }
+
+    /// An adjacency.
+    ///
+    /// # Panics
+    /// When the plan that these levels were made for does not read it.
+    pub fn matrix(&self, adjacency: Adjacency) -> &Arc<Csr> {
+        &self.matrices[&adjacency]
+    }
+
+    /// Powers of degrees, one per node of the level.
+    ///
+    /// # Panics
+    /// When the plan that these levels were made for does not read them.
+    pub fn degrees(&self, graph: Treatment, level: u16, half_power: i8) -> &[f32] {
+        &self.degrees[&(graph, level, half_power)]
+    }
+
+    /// Features of the nodes at level 0.
+    pub fn features(&self) -> &Features {
+        &self.features
+    }
+
+    /// Nodes at a level.
+    pub fn n_nodes(&self, level: usize) -> usize {
+        self.nodes[level]
+    }
+
+    /// The whole graph's number of each node of level 0, where they differ.
+    pub fn order(&self) -> Option<&[u32]> {
+        self.order.as_ref().map(|order| order.as_slice())
+    }
+
+    /// Bytes of what was made for these levels beyond the graph's own.
+    pub fn bytes(&self) -> usize {
+        let mut seen = std::collections::HashSet::new();
+        let matrices = self.matrices.values().filter(|m| seen.insert(Arc::as_ptr(m)));
+        let degrees = self.degrees.values().map(|d| d.len() * 4).sum::<usize>();
+        matrices.map(|m| m.bytes()).sum::<usize>() + degrees
+    }
+
+    /// The number behind a symbol, at these levels.
+    pub(crate) fn size_of(&self, dim: Dim) -> usize {
+        match dim {
+            Dim::Nodes(level) => self.nodes[level as usize],
+            Dim::Width(width) => width,
+            Dim::Graphs => 0,
+        }
+    }
+
+    fn add_matrix(
+        &mut self,
+        need: &Need,
+        treated: &Treated,
+        reached: &Reached,
+        threads: &Threads,
+    ) -> Result<()> {
+        let own = Adjacency { transposed: false, ..need.adjacency };
+        if !self.matrices.contains_key(&own) {
+            let matrix = reached.block(own.level as usize, &treated.matrix, threads)?;
+            // Equal levels have equal matrices: one serves all of them.
+            let same = self.matrices.iter().find(|(key, kept)| {
+                key.graph == own.graph && !key.transposed && kept.same_entries(&matrix)
+            });
+            let matrix = same.map_or(matrix, |(_, kept)| kept.clone());
+            self.matrices.insert(own, matrix);
+        }
+        if need.adjacency.transposed && !self.matrices.contains_key(&need.adjacency) {
+            let matrix = self.matrices[&own].clone();
+            let square = matrix.n_rows() == matrix.n_cols();
+            let turned = if need.ordered {
+                Arc::new(matrix.transpose_with_order(threads)?)
+            } else if self.symmetric && square && !reached.is_restricted(own.level as usize) {
+                matrix
+            } else {
+                let kept = self.matrices.iter().find(|(key, _)| {
+                    let own_of = Adjacency { transposed: false, ..**key };
+                    key.transposed
+                        && self.matrices.get(&own_of).is_some_and(|m| Arc::ptr_eq(m, &matrix))
+                });
+                match kept {
+                    Some((_, turned)) => turned.clone(),
+                    None => Arc::new(matrix.transpose(threads)),
+                }
+            };
+            self.matrices.insert(need.adjacency, turned);
+        }
+        Ok(())
+    }
+
+    fn add_degrees(&mut self, key: DegreeKey, treated: &Treated, reached: &Reached) {
+        let (_, level, half_power) = key;
+        let count = self.nodes[level as usize];
+        let of = |i: usize| match &reached.order {
+            None => i,
+            Some(order) => order[i] as usize,
+        };
+        let powers = (0..count).map(|i| power(treated.sums[of(i)], half_power)).collect();
+        self.degrees.insert(key, Arc::new(powers));
+    }
+}
+
+/// `sum^(half_power / 2)`, and 0 instead of infinity.
+fn power(sum: f64, half_power: i8) -> f32 {
+    let power = sum.powf(f64::from(half_power) / 2.0) as f32;
+    if power.is_infinite() { 0.0 } else { power }
+}
+
+/// A matrix that a plan reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Need {
+    adjacency: Adjacency,
+    /// Whether entries of the transpose must know their places.
+    ordered: bool,
+}
+
+/// Matrices and degrees that a plan reads; transposes that gradients take are among them.
+fn needs(plan: &Plan) -> (Vec<Need>, Vec<DegreeKey>) {
+    let (mut matrices, mut degrees) = (Vec::new(), Vec::new());
+    for value in &plan.values {
+        match value.place {
+            Place::Adjacency(adjacency) => matrices.push(Need { adjacency, ordered: false }),
+            Place::Degrees { graph, level, half_power } => degrees.push((graph, level, half_power)),
+            _ => {}
+        }
+    }
+    for step in &plan.steps {
+        let ordered = match step.operator {
+            Operator::AttentionGrad(attention) => attention.dropout.get() > 0.0,
+            Operator::ExtremeGrad(_) => false,
+            _ => continue,
+        };
+        if let Place::Adjacency(adjacency) = plan.values[step.inputs[0]].place {
+            matrices.push(Need { adjacency: adjacency.turned(), ordered });
+        }
+    }
+    // Transposes of scaled entries take the pattern's transpose: see the executor.
+    matrices.sort_unstable_by_key(|need| (need.adjacency, !need.ordered));
+    matrices.dedup_by_key(|need| need.adjacency);
+    degrees.sort_unstable();
+    degrees.dedup();
+    (matrices, degrees)
+}
+
+fn treat(graph: &Graph, treatment: Treatment) -> Result<Treated> {
+    let adjacency = graph.adjacency();
+    let as_is = treatment.loops == Loops::AsStored
+        && adjacency.order().is_none()
+        && (treatment.weighted || adjacency.values().is_none());
+    let matrix = if as_is {
+        adjacency.clone()
+    } else {
+        Arc::new(with_loops((**adjacency).clone(), treatment)?)
+    };
+    Ok(Treated { sums: matrix.row_sums(), matrix })
+}
+
+/// A matrix, square or with its targets first among its sources, with loops as asked.
+fn with_loops(matrix: Csr, treatment: Treatment) -> Result<Csr> {
+    let matrix = matrix.without_order();
+    let matrix = if treatment.weighted { matrix } else { matrix.with_values(None)? };
+    let loops = match treatment.loops {
+        Loops::AsStored => return Ok(matrix),
+        Loops::AddMissing => SelfLoops::AddMissing(1.0),
+        Loops::Renewed => SelfLoops::Set(1.0),
+        Loops::Removed => SelfLoops::Remove,
+    };
+    if matrix.n_rows() == matrix.n_cols() {
+        return matrix.with_self_loops(loops);
+    }
+    // Loops of a block: as of the square matrix whose other rows are empty.
+    let (n_rows, n_cols) = (matrix.n_rows(), matrix.n_cols());
+    if n_rows > n_cols {
+        let problem = format!("{n_rows} targets cannot be among {n_cols} sources");
+        return Err(Error::argument("block", problem));
+    }
+    top(&padded(&matrix).with_self_loops(loops)?, n_rows)
+}
+
+/// Empty rows below, until the matrix is square.
+fn padded(matrix: &Csr) -> Csr {
+    let parts = matrix.parts().clone();
+    let mut ptr = parts.row_ptr.to_vec();
+    let end = ptr.last().copied().unwrap_or(0);
+    ptr.resize(parts.n_cols + 1, end);
+    let row_ptr = RowPtr::Wide(ptr.into());
+    Csr::new(CsrParts { row_ptr, ..parts }, &Threads::one())
+        .expect("rows without entries are valid")
+}
+
+/// The first rows.
+fn top(matrix: &Csr, n_rows: usize) -> Result<Csr> {
+    let view = matrix.view();
+    let end = view.span(0..n_rows).end;
+    let ptr: Vec<u64> = (0..=n_rows).map(|i| matrix.row_ptr().at(i) as u64).collect();
+    let parts = CsrParts {
+        n_cols: matrix.n_cols(),
+        row_ptr: RowPtr::Wide(ptr.into()),
+        cols: Buffer::copied(&view.cols[..end]),
+        values: view.values.map(|values| Buffer::copied(&values[..end])),
+        order: None,
+    };
+    Csr::new(parts, &Threads::one())
+}
+
+/// Rows of features in another order.
+fn gathered(features: &Arc<Features>, order: Option<&[u32]>) -> Arc<Features> {
+    let Some(order) = order else { return features.clone() };
+    match &**features {
+        Features::Dense(x) => {
+            let mut rows = Dense::zeros(order.len(), x.n_cols());
+            for (i, &old) in order.iter().enumerate() {
+                rows.row_mut(i).copy_from_slice(x.row(old as usize));
+            }
+            Arc::new(Features::Dense(rows))
+        }
+        Features::Sparse(x) => {
+            let rows = block_of(x, order, None);
+            Arc::new(Features::Sparse(rows))
+        }
+    }
+}
+
+/// Some rows of a matrix, columns renumbered where a numbering is given.
+fn block_of(matrix: &Csr, rows: &[u32], new_of_old: Option<&[u32]>) -> Csr {
+    let view = matrix.view();
+    let mut ptr = Vec::with_capacity(rows.len() + 1);
+    ptr.push(0_u64);
+    let (mut cols, mut values) = (Vec::new(), view.values.map(|_| Vec::new()));
+    for &row in rows {
+        let span = view.row(row as usize);
+        match new_of_old {
+            None => cols.extend_from_slice(&view.cols[span.clone()]),
+            Some(new) => {
+                cols.extend(view.cols[span.clone()].iter().map(|&old| new[old as usize]));
+            }
+        }
+        if let (Some(to), Some(from)) = (&mut values, view.values) {
+            to.extend_from_slice(&from[span]);
+        }
+        ptr.push(cols.len() as u64);
+    }
+    let parts = CsrParts {
+        n_cols: matrix.n_cols(),
+        row_ptr: RowPtr::Wide(ptr.into()),
+        cols: cols.into(),
+        values: values.map(Buffer::from),
+        order: None,
+    };
+    Csr::new(parts, &Threads::one()).expect("rows of a valid matrix are valid")
+}
+
+/// Who can be seen from the rows asked for, level by level.
+struct Reached {
+    nodes: Vec<usize>,
+    /// Old numbers by new ones, where not all nodes are at all levels.
+    order: Option<Vec<u32>>,
+    new_of_old: Option<Vec<u32>>,
+}
+
+impl Reached {
+    fn of(asked: &Asked<'_>) -> Self {
+        let adjacency = asked.graph.adjacency();
+        let n = adjacency.n_rows();
+        let all = Reached { nodes: vec![n; asked.levels], order: None, new_of_old: None };
+        let Some(rows) = asked.rows.filter(|rows| rows.len() < n) else {
+            return all;
+        };
+        let mut seen = vec![false; n];
+        rows.iter().for_each(|&row| seen[row as usize] = true);
+        let (mut order, mut nodes) = (rows.to_vec(), vec![rows.len()]);
+        for _ in 1..asked.levels {
+            if asked.reach {
+                let mut next: Vec<u32> = Vec::new();
+                for &row in &order {
+                    for &col in adjacency.row_cols(row as usize) {
+                        if !std::mem::replace(&mut seen[col as usize], true) {
+                            next.push(col);
+                        }
+                    }
+                }
+                next.sort_unstable();
+                order.extend(next);
+            } else if order.len() < n {
+                order.extend((0..n as u32).filter(|&i| !seen[i as usize]));
+                seen.fill(true);
+            }
+            nodes.push(order.len());
+        }
+        nodes.reverse();
+        let mut new_of_old = vec![u32::MAX; n];
+        order.iter().enumerate().for_each(|(new, &old)| new_of_old[old as usize] = new as u32);
+        Reached { nodes, order: Some(order), new_of_old: Some(new_of_old) }
+    }
+
+    fn is_restricted(&self, level: usize) -> bool {
+        self.nodes[level] != self.nodes[level + 1]
+    }
+
+    fn entries(&self, level: usize, adjacency: &Csr) -> usize {
+        match &self.order {
+            None => adjacency.nnz(),
+            Some(order) => {
+                let rows = &order[..self.nodes[level + 1]];
+                rows.iter().map(|&row| adjacency.row(row as usize).len()).sum()
+            }
+        }
+    }
+
+    /// The adjacency from a level to the next one.
+    fn block(&self, level: usize, matrix: &Arc<Csr>, threads: &Threads) -> Result<Arc<Csr>> {
+        let (Some(order), Some(new)) = (&self.order, &self.new_of_old) else {
+            return Ok(matrix.clone());
+        };
+        let block = block_of(matrix, &order[..self.nodes[level + 1]], Some(new));
+        let parts = CsrParts { n_cols: self.nodes[level], ..block.parts().clone() };
+        Ok(Arc::new(Csr::new(parts, threads)?))
+    }
+}

@@ -1,0 +1,205 @@
+//! Networks: each layer is its formula, one file each, in one table.
+//!
+//! A layer says what it computes from a matrix of features; its gradients, the order of its
+//! products and its kernels follow from that. [`MODELS`] lists what `--model` takes;
+//! `examples/own_layer.rs` writes a new one.
+
+pub mod appnp;
+pub mod build;
+pub mod cheb;
+pub mod gat;
+pub mod gcn;
+pub mod gcn2;
+pub mod gin;
+pub mod init;
+pub mod mlp;
+pub mod sage;
+pub mod sgc;
+pub mod stack;
+pub mod tagcn;
+
+use lacis_core::{Error, Result};
+use lacis_plan::Expr;
+use lacis_plan::choose::Network;
+use lacis_plan::op::{LossKind, NormKind, Read};
+
+pub use build::{Build, ParamSpec};
+pub use init::Init;
+
+/// What a network is asked to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Columns of the features.
+    pub inputs: usize,
+    /// Columns of the result.
+    pub outputs: usize,
+    /// Columns between layers; with heads, of all of them together.
+    pub hidden: usize,
+    /// Layers; for SGC, hops.
+    pub layers: usize,
+    /// Heads of attention, but in the last layer.
+    pub heads: usize,
+    /// Probability that a hidden element is dropped; with attention, a coefficient too.
+    pub dropout: f64,
+    /// Probability that an element of the features is dropped.
+    pub input_dropout: f64,
+    /// Linear layers of GIN's network.
+    pub mlp_layers: usize,
+    /// Between layers.
+    pub norm: Option<NormKind>,
+    /// How SAGE aggregates.
+    pub aggregate: sage::Aggregate,
+    /// Whether GIN learns its epsilon.
+    pub learn_eps: bool,
+    /// Whether a layer's input is added to its output where they are equally wide.
+    pub residual: bool,
+    /// Whether the results of all layers are put together.
+    pub jumping: bool,
+    /// Hops of a TAGCN or ChebNet layer, and of APPNP.
+    pub hops: Option<usize>,
+    /// Whether features are stored as a sparse matrix.
+    pub sparse_features: bool,
+    /// Nodes to graphs, where graphs are classified.
+    pub readout: Option<Read>,
+}
+
+impl Config {
+    /// Two layers of this width, nothing dropped.
+    pub fn new(inputs: usize, hidden: usize, outputs: usize) -> Self {
+        Config {
+            inputs,
+            outputs,
+            hidden,
+            layers: 2,
+            heads: 8,
+            dropout: 0.0,
+            input_dropout: 0.0,
+            mlp_layers: 1,
+            norm: None,
+            aggregate: sage::Aggregate::Mean,
+            learn_eps: false,
+            residual: false,
+            jumping: false,
+            hops: None,
+            sparse_features: false,
+            readout: None,
+        }
+    }
+}
+
+/// A kind of network.
+pub struct Kind {
+    /// What `--model` calls it.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub about: &'static str,
+    /// Who proposed it.
+    pub paper: &'static str,
+    /// What a layer computes.
+    pub formula: &'static str,
+    /// The network of a configuration.
+    pub build: fn(&mut Build, &Config, &Expr) -> Expr,
+}
+
+/// Every kind there is.
+pub static MODELS: &[Kind] = &[
+    gcn::KIND,
+    sage::KIND,
+    gin::KIND,
+    gat::KIND,
+    gat::KIND_V2,
+    sgc::KIND,
+    tagcn::KIND,
+    cheb::KIND,
+    appnp::KIND,
+    gcn2::KIND,
+    mlp::KIND,
+];
+
+/// The kind of a name.
+///
+/// # Errors
+/// When there is none, with the names that there are.
+pub fn kind(name: &str) -> Result<&'static Kind> {
+    MODELS.iter().find(|kind| kind.name == name).ok_or_else(|| {
+        let names: Vec<&str> = MODELS.iter().map(|kind| kind.name).collect();
+        let problem = format!("there is no such model; one of {} would be right", names.join(", "));
+        Error::argument(format!("model '{name}'"), problem)
+    })
+}
+
+/// A network with the numbers it begins with.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// Its kind's name.
+    pub name: String,
+    /// What it was asked to be.
+    pub config: Config,
+    /// What it computes.
+    pub network: Network,
+    /// What it learns.
+    pub params: Vec<ParamSpec>,
+    /// Levels of nodes that it goes through.
+    pub levels: usize,
+}
+
+impl Model {
+    /// A network of a kind.
+    ///
+    /// # Errors
+    /// When the configuration makes no sense for it.
+    pub fn new(name: &str, config: &Config, loss: Option<LossKind>) -> Result<Self> {
+        let kind = kind(name)?;
+        check(config)?;
+        let mut build = Build::new();
+        let x = build.features(config);
+        let mut result = (kind.build)(&mut build, config, &x);
+        if let Some(read) = config.readout {
+            result = Expr::new(lacis_plan::Op::Readout(read), vec![result]);
+        }
+        Model::from_parts(name, config, (build, result), loss)
+    }
+
+    /// A network that somebody wrote: what it computes, and the builder it came from.
+    ///
+    /// # Errors
+    /// When its shapes do not fit.
+    pub fn from_parts(
+        name: &str,
+        config: &Config,
+        (build, result): (Build, Expr),
+        loss: Option<LossKind>,
+    ) -> Result<Self> {
+        result.check()?;
+        let levels = build.level() as usize + 1;
+        let params = build.into_params();
+        let network = Network {
+            result,
+            loss,
+            params: params.iter().map(|param| param.expr.clone()).collect(),
+        };
+        Ok(Model { name: name.to_owned(), config: config.clone(), network, params, levels })
+    }
+}
+
+fn check(config: &Config) -> Result<()> {
+    let too_few = |what: &str| Err(Error::argument(what, "0 is too few; 1 or more would be right"));
+    match config {
+        Config { hidden: 0, .. } => too_few("hidden"),
+        Config { layers: 0, .. } => too_few("layers"),
+        Config { heads: 0, .. } => too_few("heads"),
+        Config { mlp_layers: 0, .. } => too_few("mlp-layers"),
+        Config { inputs: 0, .. } => too_few("columns of the features"),
+        Config { outputs: 0, .. } => too_few("classes"),
+        Config { hops: Some(0), .. } => too_few("hops"),
+        _ => {
+            for p in [config.dropout, config.input_dropout] {
+                if !(0.0..1.0).contains(&p) {
+                    let problem = format!("{p} is no probability below 1");
+                    return Err(Error::argument("dropout", problem));
+                }
+            }
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! SGC (Wu et al., "Simplifying graph convolutional networks", ICML 2019): `N^K·X·W + b` with
+//! `N = D^-½·Ã·D^-½`; `--layers` is the number of hops.
+//!
+//! Weights as `torch_geometric.nn.SGConv`: `lin.weight`, `lin.bias`.
+
+use lacis_plan::op::Graph;
+
+use super::{Init, Kind};
+
+pub(super) const KIND: Kind = Kind {
+    name: "sgc",
+    about: "several hops and one linear layer",
+    paper: "Wu et al., ICML 2019",
+    formula: "N^K·X·W + b",
+    build: |build, config, x| {
+        let fan = Init::Kaiming { fan: config.inputs };
+        let w = build.weight("lin.weight".to_owned(), config.inputs, config.outputs, fan);
+        let b = build.bias("lin.bias".to_owned(), config.outputs, fan);
+        let mut y = x.clone();
+        for _ in 0..config.hops.unwrap_or(config.layers) {
+            let [left, a, right] = build.normalised(Graph::NORMALISED, -1);
+            y = left * (a * (right * y));
+        }
+        let layer = build.layer();
+        (y * w).biased(&b).in_layer(layer)
+    },
+};

@@ -1,0 +1,57 @@
+//! TAGCN (Du et al., "Topology adaptive graph convolutional networks", 2017):
+//! `Σ_k N^k·X·W_k + b` with `N = D^-½·A·D^-½`, no loops added.
+//!
+//! Weights as `torch_geometric.nn.TAGConv`: `convs.l.lins.k.weight`, `convs.l.bias`.
+
+use lacis_core::reference::Activation;
+use lacis_plan::Expr;
+use lacis_plan::op::Graph;
+
+use super::stack::{Place, stack};
+use super::{Build, Config, Init, Kind};
+
+/// Hops of a layer, as torch_geometric has them.
+const HOPS: usize = 3;
+
+pub(super) const KIND: Kind = Kind {
+    name: "tagcn",
+    about: "a polynomial of the normalised adjacency in each layer",
+    paper: "Du et al., 2017",
+    formula: "Σ_k N^k·X·W_k + b",
+    build: |build, config, x| stack(build, config, x, Activation::Relu, layer),
+};
+
+/// One layer.
+pub fn layer(build: &mut Build, config: &Config, x: &Expr, place: Place) -> Expr {
+    let Place { index, inputs, outputs, .. } = place;
+    let hops = config.hops.unwrap_or(HOPS);
+    let b = build.bias(format!("convs.{index}.bias"), outputs, Init::Constant(0.0));
+    let fan = Init::Kaiming { fan: inputs };
+    let weights: Vec<Expr> = (0..=hops)
+        .map(|k| build.weight(format!("convs.{index}.lins.{k}.weight"), inputs, outputs, fan))
+        .collect();
+    if x.kind() != lacis_plan::Kind::Dense {
+        return horner(build, x, &weights).biased(&b).in_layer(build.layer());
+    }
+    let mut powers = vec![x.clone()];
+    for _ in 0..hops {
+        let [left, a, right] = build.normalised(Graph::WEIGHTED, -1);
+        let last = &powers[powers.len() - 1];
+        powers.push(left * (a * (right * last)));
+    }
+    let level = build.level();
+    let terms = powers.iter().zip(&weights).map(|(power, w)| power.top(level) * w);
+    let sum = terms.reduce(|sum, term| sum + term).expect("there is a term without hops");
+    sum.biased(&b).in_layer(build.layer())
+}
+
+/// The same for sparse features, which are multiplied first: `N·(N·(X·W_2) + X·W_1) + X·W_0`.
+fn horner(build: &mut Build, x: &Expr, weights: &[Expr]) -> Expr {
+    let mut terms = weights.iter().rev().map(|w| x * w);
+    let mut sum = terms.next().expect("there is a term without hops");
+    for term in terms {
+        let [left, a, right] = build.normalised(Graph::WEIGHTED, -1);
+        sum = left * (a * (right * sum)) + term.top(build.level());
+    }
+    sum
+}

@@ -1,0 +1,377 @@
+//! Training: epochs of a plan, watched, and evaluated with a plan of its own.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use lacis_core::{Dataset, Dense, Error, Features, Labels, Result, Split, Threads};
+use lacis_kernels::loss::Loss;
+use lacis_kernels::{Mat, Profile};
+use lacis_plan::Sizes;
+use lacis_plan::choose::{Chosen, Settings, choose};
+use lacis_plan::op::{LossKind, Op};
+use lacis_plan::plan::{Phase, Plan};
+
+use crate::costs::Measured;
+use crate::exec::{Context, Executor, Nobody, Observe, Outcome, Targets};
+use crate::levels::{Asked, Levels};
+use crate::nn::{Config, Model};
+use crate::params::{Optimizer, Params};
+
+/// What is learned from, and on what.
+pub struct Job<'a> {
+    /// The data.
+    pub dataset: &'a Dataset,
+    /// Who trains and who judges.
+    pub split: &'a Split,
+    /// Who runs loops.
+    pub threads: &'a Threads,
+    /// What this machine measured.
+    pub profile: &'a Profile,
+}
+
+/// How to train.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    /// The kind of network.
+    pub model: String,
+    /// What it is asked to be; inputs and outputs are the data's.
+    pub config: Config,
+    /// How weights follow gradients.
+    pub optimizer: Optimizer,
+    /// How often all training nodes are seen.
+    pub epochs: usize,
+    /// Where random numbers come from.
+    pub seed: u64,
+    /// What the planner may do.
+    pub settings: Settings,
+    /// Epochs between evaluations; 0 for none before the end.
+    pub eval_every: usize,
+}
+
+/// A network, its plan, its memory and its weights.
+pub struct Trainer<'a> {
+    job: &'a Job<'a>,
+    recipe: Recipe,
+    model: Model,
+    chosen: Chosen,
+    evaluation: Plan,
+    levels: Levels,
+    whole: Levels,
+    params: Params,
+    /// Labels in the order of the training levels, and the rows that count.
+    labels: Labelled,
+    epoch: usize,
+    plan_seconds: f64,
+}
+
+/// What the loss compares with, in the order of the last level.
+enum Labelled {
+    Classes(Vec<i32>, usize, Vec<u32>),
+    Columns(Dense, Vec<u32>),
+}
+
+/// What an epoch gave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Epoch {
+    /// Its number, from 1.
+    pub epoch: usize,
+    /// The loss before its step.
+    pub loss: f64,
+    /// Seconds of forward, loss, backward and update.
+    pub seconds: f64,
+}
+
+/// Which loss labels ask for, and how many columns it has.
+pub fn loss_of(labels: &Labels) -> (LossKind, usize) {
+    match labels {
+        Labels::Classes { count, .. } => (LossKind::Classes, *count),
+        Labels::Multi(of) => (LossKind::Binary, of.n_cols()),
+        Labels::Targets(of) => (LossKind::Squares, of.n_cols()),
+    }
+}
+
+/// Whether a kind of network can take sparse features as they are.
+fn takes_sparse(model: &str, config: &Config) -> bool {
+    let powers = model == "cheb";
+    let maximum = model == "sage" && config.aggregate == crate::nn::sage::Aggregate::Max;
+    !powers && !maximum && !config.residual
+}
+
+impl<'a> Trainer<'a> {
+    /// Plans a network for the data and gives it its first weights.
+    ///
+    /// # Errors
+    /// When the data has no features or labels, the configuration makes no sense, or there is no
+    /// memory.
+    pub fn new(job: &'a Job<'a>, recipe: Recipe) -> Result<Self> {
+        let missing = |what: &str| {
+            let problem = format!("it has no {what}; training needs them");
+            Error::argument(format!("data set '{}'", job.dataset.name()), problem)
+        };
+        let labels = job.dataset.labels().ok_or_else(|| missing("labels"))?;
+        let features = job.dataset.features().ok_or_else(|| missing("features"))?;
+        let (loss, outputs) = loss_of(labels);
+        let mut recipe = recipe;
+        recipe.config.outputs = outputs;
+        recipe.config.inputs = features.width();
+        let sparse = matches!(features, Features::Sparse(_));
+        let keep_sparse = sparse && takes_sparse(&recipe.model, &recipe.config);
+        recipe.config.sparse_features = keep_sparse;
+        let features = Arc::new(match (features, keep_sparse) {
+            (Features::Sparse(_), false) => Features::Dense(features.to_dense()),
+            _ => features.clone(),
+        });
+        let model = Model::new(&recipe.model, &recipe.config, Some(loss))?;
+        let start = Instant::now();
+        let asked = asked(job, &features, &model, &recipe.settings);
+        let sizes = Levels::sizes(&asked, job.threads)?;
+        let sizes = Sizes { iterations: recipe.epochs.max(1), ..sizes };
+        let costs = Measured(job.profile);
+        let chosen = choose(&model.network, &sizes, &costs, &recipe.settings)?;
+        let evaluation = inference_plan(&model, &recipe, (job, &features))?;
+        let plan_seconds = start.elapsed().as_secs_f64();
+        let levels = Levels::new(&asked, &chosen.plan, job.threads)?;
+        let whole_asked = Asked { rows: None, ..asked };
+        let whole = Levels::new(&whole_asked, &evaluation, job.threads)?;
+        let params = first_params(&model, &chosen.plan, &recipe)?;
+        let labels = labelled(labels, &job.split.train, levels.order());
+        Ok(Trainer {
+            job,
+            recipe,
+            model,
+            chosen,
+            evaluation,
+            levels,
+            whole,
+            params,
+            labels,
+            epoch: 0,
+            plan_seconds,
+        })
+    }
+
+    /// What was decided.
+    pub fn chosen(&self) -> &Chosen {
+        &self.chosen
+    }
+
+    /// The network.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The weights.
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// The weights, to be changed.
+    pub fn params_mut(&mut self) -> &mut Params {
+        &mut self.params
+    }
+
+    /// What the plan is given.
+    pub fn levels(&self) -> &Levels {
+        &self.levels
+    }
+
+    /// Seconds that planning took.
+    pub fn plan_seconds(&self) -> f64 {
+        self.plan_seconds
+    }
+
+    /// How it was asked to train.
+    pub fn recipe(&self) -> &Recipe {
+        &self.recipe
+    }
+
+    /// Runs epochs until `watch` says to stop or all are done. It sees each epoch, and may ask
+    /// for the network's results by calling the function it is given.
+    ///
+    /// # Errors
+    /// When a step fails.
+    pub fn run(
+        &mut self,
+        observer: &mut dyn Observe,
+        mut watch: impl FnMut(&Epoch, &mut Evaluator<'_, '_>) -> Result<Watching>,
+    ) -> Result<()> {
+        let Trainer { job, chosen, levels, whole, evaluation, params, labels, recipe, .. } = self;
+        let mut executor = Executor::new(&chosen.plan, job.profile, job.threads)?;
+        executor.bind(levels, 0)?;
+        let mut judge = Executor::new(evaluation, job.profile, job.threads)?;
+        let loss = match &*labels {
+            Labelled::Classes(of, count, rows) => Some(Loss::classes(of, *count, rows)?),
+            Labelled::Columns(of, rows) => match loss_of_plan(&chosen.plan) {
+                Some(LossKind::Binary) => Some(Loss::binary(of, rows)?),
+                _ => None,
+            },
+        };
+        let targets = match (&loss, &*labels) {
+            (Some(loss), _) => Targets::Loss(loss),
+            (None, Labelled::Columns(of, rows)) => Targets::Numbers(Mat::from(of), rows),
+            _ => Targets::None,
+        };
+        let mut once = true;
+        while self.epoch < recipe.epochs {
+            let seed = epoch_seed(recipe.seed, self.epoch);
+            let context = Context { levels, targets, graphs: None, seed, training: true };
+            let start = Instant::now();
+            if std::mem::take(&mut once) {
+                executor.run(&[Phase::Once], &context, params, observer)?;
+            }
+            params.begin_step();
+            let phases = [Phase::Forward, Phase::Backward, Phase::Update];
+            let outcome = executor.run(&phases, &context, params, observer)?;
+            let seconds = start.elapsed().as_secs_f64();
+            self.epoch += 1;
+            let epoch = Epoch { epoch: self.epoch, loss: outcome.loss, seconds };
+            let running = executor.running().clone();
+            *judge.running() = running;
+            let mut evaluator = Evaluator { judge: &mut judge, levels: whole, params, bound: false };
+            if watch(&epoch, &mut evaluator)? == Watching::Stop {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the watcher wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watching {
+    /// The next epoch.
+    Continue,
+    /// No more.
+    Stop,
+}
+
+/// Computes results with the present weights.
+pub struct Evaluator<'e, 'p> {
+    judge: &'e mut Executor<'p>,
+    levels: &'e Levels,
+    params: &'e mut Params,
+    bound: bool,
+}
+
+impl Evaluator<'_, '_> {
+    /// The network's results for all nodes, handed to a function.
+    ///
+    /// # Errors
+    /// When a step fails.
+    pub fn logits<R>(&mut self, use_them: impl FnOnce(Mat<'_>) -> R) -> Result<R> {
+        if !self.bound && self.judge.bytes() == 0 {
+            self.judge.bind(self.levels, 0)?;
+            let context = inference(self.levels);
+            self.judge.run(&[Phase::Once], &context, self.params, &mut Nobody)?;
+        }
+        self.bound = true;
+        let context = inference(self.levels);
+        self.judge.run(&[Phase::Forward], &context, self.params, &mut Nobody)?;
+        Ok(use_them(self.judge.result(&context, self.params)?))
+    }
+
+    /// The weights.
+    pub fn params(&self) -> &Params {
+        self.params
+    }
+}
+
+fn inference(levels: &Levels) -> Context<'_> {
+    Context { levels, targets: Targets::None, graphs: None, seed: 0, training: false }
+}
+
+/// The seed of an epoch's random numbers.
+pub fn epoch_seed(seed: u64, epoch: usize) -> u64 {
+    seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(epoch as u64 + 1)
+}
+
+fn asked<'a>(
+    job: &'a Job<'a>,
+    features: &'a Arc<Features>,
+    model: &Model,
+    settings: &Settings,
+) -> Asked<'a> {
+    // Norms over all rows need all rows.
+    let whole = model.config.norm == Some(lacis_plan::op::NormKind::Batch);
+    let rows = settings.uses("zero-rows") && !whole;
+    Asked {
+        graph: job.dataset.graph(),
+        features,
+        levels: model.levels,
+        rows: rows.then_some(job.split.train.as_slice()),
+        reach: settings.uses("reach") && !whole,
+    }
+}
+
+/// The plan of forward passes alone.
+fn inference_plan(
+    model: &Model,
+    recipe: &Recipe,
+    (job, features): (&Job<'_>, &Arc<Features>),
+) -> Result<Plan> {
+    let mut network = model.network.clone();
+    network.loss = None;
+    let graph = job.dataset.graph();
+    let asked = Asked { graph, features, levels: model.levels, rows: None, reach: false };
+    let sizes = Levels::sizes(&asked, job.threads)?;
+    let iterations = recipe.epochs.max(1) / recipe.eval_every.max(1);
+    let sizes = Sizes { iterations: iterations.max(1), ..sizes };
+    Ok(choose(&network, &sizes, &Measured(job.profile), &recipe.settings)?.plan)
+}
+
+fn first_params(model: &Model, plan: &Plan, recipe: &Recipe) -> Result<Params> {
+    let mut specs = model.params.iter();
+    Params::new(
+        &plan.params,
+        |info| match specs.next() {
+            Some(spec) => spec.init.values(recipe.seed, &spec.name, spec.shape),
+            None => Dense::zeros(info.shape[0], info.shape[1]),
+        },
+        recipe.optimizer,
+    )
+}
+
+/// Labels and rows in the order of the last level.
+fn labelled(labels: &Labels, train: &[u32], order: Option<&[u32]>) -> Labelled {
+    let (ids, rows): (Vec<u32>, Vec<u32>) = match order {
+        // The nodes that train are the first ones.
+        Some(order) => (order[..train.len()].to_vec(), (0..train.len() as u32).collect()),
+        None => ((0..labels.n_rows() as u32).collect(), train.to_vec()),
+    };
+    match labels {
+        Labels::Classes { of, count, .. } => {
+            Labelled::Classes(ids.iter().map(|&i| of[i as usize]).collect(), *count, rows)
+        }
+        Labels::Multi(of) => {
+            let mut dense = Dense::zeros(ids.len(), of.n_cols());
+            for (i, &id) in ids.iter().enumerate() {
+                of.row_cols(id as usize).iter().for_each(|&c| dense.row_mut(i)[c as usize] = 1.0);
+            }
+            Labelled::Columns(dense, rows)
+        }
+        Labels::Targets(of) => {
+            let mut dense = Dense::zeros(ids.len(), of.n_cols());
+            for (i, &id) in ids.iter().enumerate() {
+                dense.row_mut(i).copy_from_slice(of.row(id as usize));
+            }
+            Labelled::Columns(dense, rows)
+        }
+    }
+}
+
+fn loss_of_plan(plan: &Plan) -> Option<LossKind> {
+    plan.steps.iter().find_map(|step| match step.operator {
+        lacis_plan::plan::Operator::Loss(kind) => Some(kind),
+        _ => None,
+    })
+}
+
+/// Whether an outcome is a number.
+pub fn is_finite(outcome: &Outcome) -> bool {
+    outcome.loss.is_finite()
+}
+
+/// Whether a formula reads features as a sparse matrix.
+pub fn reads_sparse(op: &Op) -> bool {
+    matches!(op, Op::Features { sparse: true, .. })
+}
