@@ -30,6 +30,7 @@ struct Readme;
 
 pub mod machine;
 pub mod ops;
+pub mod sample;
 pub mod tune;
 
 pub use lacis_core::*;

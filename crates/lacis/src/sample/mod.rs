@@ -1,0 +1,25 @@
+//! Mini-batches: parts of a graph that a training step can afford.
+//!
+//! ```text
+//!   NeighborBatches   seeds, some of their in-neighbours, some of theirs, …     one block per layer
+//!   SaintBatches      random walks, and all edges among the nodes they visit    one square graph
+//!   GraphBatches      some graphs of a collection, side by side                 one square graph
+//!   NonEdges          pairs of nodes that no edge joins                         for link prediction
+//! ```
+//! A batch is a function of the seed, the epoch and its number: the threads that prepare batches
+//! ahead of their use ([`Ahead`]) change when it is made, never what is in it. Batches come one at
+//! a time and lend their memory: the next one is written where the last one was.
+
+mod ahead;
+mod draw;
+mod features;
+mod grown;
+mod items;
+mod local;
+mod neighbor;
+mod neighbor_batches;
+
+pub use ahead::{Ahead, Preparation};
+pub use items::Order;
+pub use neighbor::{EdgeIds, Fanout, NeighborSampler};
+pub use neighbor_batches::{NeighborBatch, NeighborBatches, NeighborConfig};
