@@ -31,6 +31,7 @@ struct Readme;
 pub mod machine;
 pub mod ops;
 pub mod sample;
+pub mod schedule;
 pub mod tune;
 
 pub use lacis_core::*;

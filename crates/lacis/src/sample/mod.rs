@@ -13,13 +13,21 @@
 mod ahead;
 mod draw;
 mod features;
+mod graphs;
 mod grown;
 mod items;
 mod local;
+mod negative;
 mod neighbor;
 mod neighbor_batches;
+mod norm;
+mod saint;
 
 pub use ahead::{Ahead, Preparation};
+pub use graphs::{GraphBatch, GraphBatches, GraphConfig};
 pub use items::Order;
+pub use negative::NonEdges;
 pub use neighbor::{EdgeIds, Fanout, NeighborSampler};
 pub use neighbor_batches::{NeighborBatch, NeighborBatches, NeighborConfig};
+pub use norm::SaintNorm;
+pub use saint::{SaintBatch, SaintBatches, SaintConfig, SaintSampler};
