@@ -29,6 +29,7 @@
 struct Readme;
 
 pub mod machine;
+pub mod metrics;
 pub mod ops;
 pub mod sample;
 pub mod schedule;
