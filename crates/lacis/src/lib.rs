@@ -33,6 +33,7 @@ pub mod metrics;
 pub mod ops;
 pub mod sample;
 pub mod schedule;
+pub mod store;
 pub mod tune;
 
 pub use lacis_core::*;
