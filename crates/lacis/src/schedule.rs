@@ -187,6 +187,24 @@ impl Patience {
         self.best
     }
 
+    /// All that it remembers, for a checkpoint.
+    pub fn state(&self) -> [i64; 4] {
+        let (epoch, bits) = self.best.map_or((-1, 0), |(e, value)| (e as i64, value.to_bits()));
+        [epoch, bits as i64, self.since as i64, i64::from(self.exhausted)]
+    }
+
+    /// Goes on from a [`Patience::state`].
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn restore(&mut self, [epoch, bits, since, exhausted]: [i64; 4]) -> Result<()> {
+        let bad = |_| Error::argument("state of early stopping", "holds a number that is none");
+        self.best = usize::try_from(epoch).ok().map(|epoch| (epoch, f64::from_bits(bits as u64)));
+        self.since = usize::try_from(since).map_err(bad)?;
+        self.exhausted = u32::try_from(exhausted).map_err(bad)?;
+        Ok(())
+    }
+
     /// How often patience ran out.
     pub fn exhausted(&self) -> u32 {
         self.exhausted
@@ -323,6 +341,13 @@ mod tests {
         use Progress::{Best, Exhausted, Waiting};
         assert_eq!(seen, [Best, Best, Waiting, Waiting, Exhausted, Best]);
         assert_eq!((wait.best(), wait.exhausted()), (Some((5, 0.8)), 1));
+        let mut restored = Patience::new(Better::Higher, Some(3));
+        restored.restore(wait.state()).unwrap();
+        assert_eq!(restored, wait);
+        assert!(restored.restore([0, 0, -1, 0]).is_err());
+        let fresh = Patience::new(Better::Higher, Some(3));
+        restored.restore(fresh.state()).unwrap();
+        assert_eq!(restored, fresh);
         let mut error = Patience::new(Better::Lower, None);
         assert_eq!(error.see(0, f64::NAN), Waiting);
         assert_eq!((error.see(1, 3.0), error.see(2, 2.0)), (Best, Best));

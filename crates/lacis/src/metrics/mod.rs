@@ -3,12 +3,14 @@
 //! | name | of | definition |
 //! | --- | --- | --- |
 //! | `accuracy` | classes | the highest score is the class's |
-//! | `f1-micro`, `f1-macro` | classes, labels | `2·TP / (2·TP + FP + FN)`, of all counts or mean over classes |
-//! | `roc-auc` | two classes, labels, links | how often a positive scores above a negative, ties half |
+//! | `f1-micro` | classes, labels | `2·TP / (2·TP + FP + FN)`, counted over all of them |
+//! | `f1-macro` | classes, labels | the same of each, and their mean |
+//! | `roc-auc` | two classes, labels, links | how often a positive beats a negative, ties half |
 //! | `ap` | two classes, labels, links | `Σ (R_i − R_{i−1})·P_i` over the distinct scores |
 //! | `hits@k` | links | positives that score above the `k`-th best negative |
 //! | `mrr` | links | mean of `1 / rank` of each positive among the negatives, ties half |
-//! | `mae`, `rmse` | numbers | mean of `\|y − ŷ\|`, root of the mean of its square; mean over columns |
+//! | `mae` | numbers | mean of the absolute error, mean over columns |
+//! | `rmse` | numbers | root of the mean squared error, mean over columns |
 //!
 //! Scores are logits: of labels, above 0 means yes. A label that is not known does not count. A
 //! metric of nothing is NaN, and so is a ranking of scores with a NaN among them.
@@ -18,8 +20,6 @@ mod links;
 mod numbers;
 mod ranking;
 mod scored;
-#[cfg(test)]
-mod tests;
 
 use std::fmt;
 use std::str::FromStr;
@@ -244,3 +244,6 @@ impl FromStr for Metric {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -73,9 +73,9 @@ fn labels_of(f: impl Fn(usize, usize) -> f64) -> [Labels; 2] {
 
 fn label(a: usize, j: usize) -> f64 {
     let is = match j {
-        0 | 1 => (a * (j + 2) + j) % (j + 2) == 0,
+        0 | 1 => (a * (j + 2) + j).is_multiple_of(j + 2),
         4 => true,
-        _ => (a * 5 + j * 3) % (4 + j) == 0,
+        _ => (a * 5 + j * 3).is_multiple_of(4 + j),
     };
     f64::from(u8::from(is))
 }
@@ -117,7 +117,8 @@ fn labels_as_scikit_learn_and_ogb() {
         close(value("roc-auc", &scores, &labels), 0.474_264_705_882_352_9);
         close(value("ap", &scores, &labels), 0.162_538_865_073_694_8);
     }
-    let unknown = |a: usize, j: usize| if (a + j) % 6 == 0 { f64::NAN } else { label(a, j) };
+    let unknown =
+        |a: usize, j: usize| if (a + j).is_multiple_of(6) { f64::NAN } else { label(a, j) };
     for labels in labels_of(unknown) {
         close(value("roc-auc", &scores, &labels), 0.473_214_285_714_285_7);
         close(value("ap", &scores, &labels), 0.184_796_085_286_172_3);

@@ -1,10 +1,10 @@
 //! Mini-batches: parts of a graph that a training step can afford.
 //!
 //! ```text
-//!   NeighborBatches   seeds, some of their in-neighbours, some of theirs, …     one block per layer
-//!   SaintBatches      random walks, and all edges among the nodes they visit    one square graph
-//!   GraphBatches      some graphs of a collection, side by side                 one square graph
-//!   NonEdges          pairs of nodes that no edge joins                         for link prediction
+//!   NeighborBatches   seeds, some in-neighbours, some of theirs, …    one block per layer
+//!   SaintBatches      random walks, all edges among their nodes       one square graph
+//!   GraphBatches      some graphs of a collection, side by side       one square graph
+//!   NonEdges          pairs of nodes that no edge joins               for link prediction
 //! ```
 //! A batch is a function of the seed, the epoch and its number: the threads that prepare batches
 //! ahead of their use ([`Ahead`]) change when it is made, never what is in it. Batches come one at
@@ -22,8 +22,10 @@ mod neighbor;
 mod neighbor_batches;
 mod norm;
 mod saint;
+mod way;
 
 pub use ahead::{Ahead, Preparation};
+pub use features::sparse_rows;
 pub use graphs::{GraphBatch, GraphBatches, GraphConfig};
 pub use items::Order;
 pub use negative::NonEdges;
@@ -31,3 +33,4 @@ pub use neighbor::{EdgeIds, Fanout, NeighborSampler};
 pub use neighbor_batches::{NeighborBatch, NeighborBatches, NeighborConfig};
 pub use norm::SaintNorm;
 pub use saint::{SaintBatch, SaintBatches, SaintConfig, SaintSampler};
+pub use way::Sampling;

@@ -16,6 +16,7 @@
 //! last layer uses block 0 and has one for each seed. This is what PyG's `NeighborLoader` gives a
 //! network that trims its input to the layer.
 
+use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -49,6 +50,15 @@ impl Fanout {
     /// When one is no fan-out.
     pub fn parse_list(list: &str) -> Result<Vec<Fanout>> {
         list.split(',').map(|fanout| fanout.trim().parse()).collect()
+    }
+}
+
+impl fmt::Display for Fanout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fanout::All => f.write_str("-1"),
+            Fanout::Most(count) => count.fmt(f),
+        }
     }
 }
 
