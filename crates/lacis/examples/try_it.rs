@@ -16,14 +16,12 @@ fn main() -> lacis::Result<()> {
     for l in &trainer.chosen().layers { println!("layer {} enumerated {} kept {}", l.layer, l.enumerated, l.kept().len()); for (i,c) in l.all.iter().enumerate() { if c.pruned_by.is_none() { println!("  {} {:?} {}", if i==l.chosen {"*"} else {" "}, c.predicted.map(|s| s*1e3), c.formula);} } }
     let labels = match data.labels().unwrap() { lacis::Labels::Classes{of,..} => of.to_vec(), _ => vec![] };
     let mut total = 0.0;
-    trainer.run(&mut lacis::exec::Nobody, |e, ev| {
+    for _ in 0..200 { let e = trainer.step(&mut lacis::exec::Nobody)?;
         if e.epoch > 1 { total += e.seconds; }
         if e.epoch % 20 == 0 || e.epoch == 1 {
-            let acc = ev.logits(|m| { let mut right = 0; for &i in &split.test { let row = m.row(i as usize); let best = (0..row.len()).fold(0, |b, j| if row[j] > row[b] { j } else { b }); right += usize::from(best as i32 == labels[i as usize]); } right as f64 / split.test.len() as f64 })?;
+            let acc = trainer.logits(|m| { let mut right = 0; for &i in &split.test { let row = m.row(i as usize); let best = (0..row.len()).fold(0, |b, j| if row[j] > row[b] { j } else { b }); right += usize::from(best as i32 == labels[i as usize]); } right as f64 / split.test.len() as f64 })?;
             println!("epoch {} loss {:.4} test {:.4} {:.3} ms", e.epoch, e.loss, acc, e.seconds * 1e3);
-        }
-        Ok(Watching::Continue)
-    })?;
+        } }
     println!("mean epoch {:.3} ms, all {:.3} s", total / 199.0 * 1e3, t.elapsed().as_secs_f64());
     Ok(())
 }

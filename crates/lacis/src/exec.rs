@@ -8,6 +8,7 @@ mod products;
 mod slots;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use lacis_core::reference::Moments;
@@ -83,8 +84,8 @@ pub struct Outcome {
 }
 
 /// A plan with its memory. See the module's head.
-pub struct Executor<'p> {
-    plan: &'p Plan,
+pub struct Executor {
+    plan: Arc<Plan>,
     threads: Threads,
     isa: Isa,
     kernels: Kernels,
@@ -96,29 +97,29 @@ pub struct Executor<'p> {
     outcome: Outcome,
 }
 
-impl<'p> Executor<'p> {
+impl Executor {
     /// For a plan; memory is asked for when it meets its sizes.
     ///
     /// # Errors
     /// When the plan reads what is not there.
-    pub fn new(plan: &'p Plan, profile: &Profile, threads: &Threads) -> Result<Self> {
+    pub fn new(plan: Arc<Plan>, profile: &Profile, threads: &Threads) -> Result<Self> {
         plan.check()?;
         Ok(Executor {
-            plan,
             threads: threads.clone(),
             isa: Isa::best(),
-            kernels: Kernels::new(plan, profile),
+            kernels: Kernels::new(&plan, profile),
             slots: Slots::new(plan.slots),
             matrices: vec![None; plan.matrices],
             scalings: HashMap::new(),
             running: HashMap::new(),
             outcome: Outcome::default(),
+            plan,
         })
     }
 
     /// The plan.
     pub fn plan(&self) -> &Plan {
-        self.plan
+        &self.plan
     }
 
     /// Makes room for sizes; slots only grow. Kernels are chosen for these sizes.
@@ -129,7 +130,7 @@ impl<'p> Executor<'p> {
         let mut sizes = levels.measured();
         sizes.graphs = graphs;
         self.slots.grow(&self.plan.slot_lens(&sizes))?;
-        self.kernels.choose(self.plan, &sizes);
+        self.kernels.choose(&self.plan, &sizes);
         Ok(())
     }
 
@@ -154,7 +155,7 @@ impl<'p> Executor<'p> {
         params: &mut Params,
         observer: &mut dyn Observe,
     ) -> Result<Outcome> {
-        let plan = self.plan;
+        let plan = self.plan.clone();
         self.outcome = Outcome { loss: f64::NAN, correct: 0 };
         for (index, step) in plan.steps.iter().enumerate() {
             if !phases.contains(&step.phase) {
@@ -215,7 +216,7 @@ impl<'p> Executor<'p> {
     }
 }
 
-impl Executor<'_> {
+impl Executor {
     /// A parameter follows its gradient.
     fn update(
         &mut self,

@@ -32,9 +32,13 @@ pub mod costs;
 pub mod exec;
 pub mod levels;
 pub mod machine;
+pub mod metrics;
 pub mod nn;
 pub mod ops;
 pub mod params;
+pub mod sample;
+pub mod schedule;
+pub mod store;
 pub mod train;
 pub mod tune;
 

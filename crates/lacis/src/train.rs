@@ -1,18 +1,23 @@
 //! Training: epochs of a plan, watched, and evaluated with a plan of its own.
 
+pub mod state;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
+
+use lacis_core::reference::Moments;
 
 use lacis_core::{Dataset, Dense, Error, Features, Labels, Result, Split, Threads};
 use lacis_kernels::loss::Loss;
 use lacis_kernels::{Mat, Profile};
 use lacis_plan::Sizes;
 use lacis_plan::choose::{Chosen, Settings, choose};
-use lacis_plan::op::{LossKind, Op};
+use lacis_plan::op::LossKind;
 use lacis_plan::plan::{Phase, Plan};
 
 use crate::costs::Measured;
-use crate::exec::{Context, Executor, Nobody, Observe, Outcome, Targets};
+use crate::exec::{Context, Executor, Nobody, Observe, Targets};
 use crate::levels::{Asked, Levels};
 use crate::nn::{Config, Model};
 use crate::params::{Optimizer, Params};
@@ -54,20 +59,43 @@ pub struct Trainer<'a> {
     recipe: Recipe,
     model: Model,
     chosen: Chosen,
-    evaluation: Plan,
+    evaluation: Arc<Plan>,
+    executor: Option<Executor>,
+    judge: Option<Executor>,
     levels: Levels,
     whole: Levels,
     params: Params,
     /// Labels in the order of the training levels, and the rows that count.
     labels: Labelled,
     epoch: usize,
+    /// Estimates of batch norms.
+    running: HashMap<u32, Moments>,
     plan_seconds: f64,
 }
 
 /// What the loss compares with, in the order of the last level.
 enum Labelled {
     Classes(Vec<i32>, usize, Vec<u32>),
-    Columns(Dense, Vec<u32>),
+    Multi(Dense, Vec<u32>),
+    Numbers(Dense, Vec<u32>),
+}
+
+impl Labelled {
+    fn loss(&self) -> Result<Option<Loss<'_>>> {
+        match self {
+            Labelled::Classes(of, count, rows) => Loss::classes(of, *count, rows).map(Some),
+            Labelled::Multi(of, rows) => Loss::binary(of, rows).map(Some),
+            Labelled::Numbers(..) => Ok(None),
+        }
+    }
+
+    fn targets<'a>(&'a self, loss: Option<&'a Loss<'a>>) -> Targets<'a> {
+        match (loss, self) {
+            (Some(loss), _) => Targets::Loss(loss),
+            (None, Labelled::Numbers(of, rows)) => Targets::Numbers(Mat::from(of), rows),
+            _ => Targets::None,
+        }
+    }
 }
 
 /// What an epoch gave.
@@ -140,12 +168,15 @@ impl<'a> Trainer<'a> {
             recipe,
             model,
             chosen,
-            evaluation,
+            evaluation: Arc::new(evaluation),
+            executor: None,
+            judge: None,
             levels,
             whole,
             params,
             labels,
             epoch: 0,
+            running: HashMap::new(),
             plan_seconds,
         })
     }
@@ -185,94 +216,68 @@ impl<'a> Trainer<'a> {
         &self.recipe
     }
 
-    /// Runs epochs until `watch` says to stop or all are done. It sees each epoch, and may ask
-    /// for the network's results by calling the function it is given.
+    /// Epochs done.
+    pub fn epoch(&self) -> usize {
+        self.epoch
+    }
+
+    /// Runs one epoch: forward, loss, backward, update.
     ///
     /// # Errors
     /// When a step fails.
-    pub fn run(
-        &mut self,
-        observer: &mut dyn Observe,
-        mut watch: impl FnMut(&Epoch, &mut Evaluator<'_, '_>) -> Result<Watching>,
-    ) -> Result<()> {
-        let Trainer { job, chosen, levels, whole, evaluation, params, labels, recipe, .. } = self;
-        let mut executor = Executor::new(&chosen.plan, job.profile, job.threads)?;
-        executor.bind(levels, 0)?;
-        let mut judge = Executor::new(evaluation, job.profile, job.threads)?;
-        let loss = match &*labels {
-            Labelled::Classes(of, count, rows) => Some(Loss::classes(of, *count, rows)?),
-            Labelled::Columns(of, rows) => match loss_of_plan(&chosen.plan) {
-                Some(LossKind::Binary) => Some(Loss::binary(of, rows)?),
-                _ => None,
-            },
-        };
-        let targets = match (&loss, &*labels) {
-            (Some(loss), _) => Targets::Loss(loss),
-            (None, Labelled::Columns(of, rows)) => Targets::Numbers(Mat::from(of), rows),
-            _ => Targets::None,
-        };
-        let mut once = true;
-        while self.epoch < recipe.epochs {
-            let seed = epoch_seed(recipe.seed, self.epoch);
-            let context = Context { levels, targets, graphs: None, seed, training: true };
-            let start = Instant::now();
-            if std::mem::take(&mut once) {
-                executor.run(&[Phase::Once], &context, params, observer)?;
-            }
-            params.begin_step();
-            let phases = [Phase::Forward, Phase::Backward, Phase::Update];
-            let outcome = executor.run(&phases, &context, params, observer)?;
-            let seconds = start.elapsed().as_secs_f64();
-            self.epoch += 1;
-            let epoch = Epoch { epoch: self.epoch, loss: outcome.loss, seconds };
-            let running = executor.running().clone();
-            *judge.running() = running;
-            let mut evaluator = Evaluator { judge: &mut judge, levels: whole, params, bound: false };
-            if watch(&epoch, &mut evaluator)? == Watching::Stop {
-                break;
-            }
+    pub fn step(&mut self, observer: &mut dyn Observe) -> Result<Epoch> {
+        let Trainer { job, executor, levels, params, labels, recipe, .. } = self;
+        let loss = labels.loss()?;
+        let targets = labels.targets(loss.as_ref());
+        let seed = epoch_seed(recipe.seed, self.epoch);
+        let context = Context { levels, targets, graphs: None, seed, training: true };
+        let start = Instant::now();
+        if executor.is_none() {
+            let plan = Arc::new(self.chosen.plan.clone());
+            let new = executor.insert(Executor::new(plan, job.profile, job.threads)?);
+            new.bind(levels, 0)?;
+            *new.running() = self.running.clone();
+            new.run(&[Phase::Once], &context, params, observer)?;
         }
-        Ok(())
+        let executor = executor.as_mut().expect("made above");
+        params.begin_step();
+        let phases = [Phase::Forward, Phase::Backward, Phase::Update];
+        let outcome = executor.run(&phases, &context, params, observer)?;
+        let seconds = start.elapsed().as_secs_f64();
+        if !executor.running().is_empty() {
+            self.running = executor.running().clone();
+        }
+        self.epoch += 1;
+        Ok(Epoch { epoch: self.epoch, loss: outcome.loss, seconds })
     }
-}
 
-/// What the watcher wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Watching {
-    /// The next epoch.
-    Continue,
-    /// No more.
-    Stop,
-}
-
-/// Computes results with the present weights.
-pub struct Evaluator<'e, 'p> {
-    judge: &'e mut Executor<'p>,
-    levels: &'e Levels,
-    params: &'e mut Params,
-    bound: bool,
-}
-
-impl Evaluator<'_, '_> {
-    /// The network's results for all nodes, handed to a function.
+    /// The network's results for all nodes with the present weights, handed to a function.
     ///
     /// # Errors
     /// When a step fails.
     pub fn logits<R>(&mut self, use_them: impl FnOnce(Mat<'_>) -> R) -> Result<R> {
-        if !self.bound && self.judge.bytes() == 0 {
-            self.judge.bind(self.levels, 0)?;
-            let context = inference(self.levels);
-            self.judge.run(&[Phase::Once], &context, self.params, &mut Nobody)?;
+        let Trainer { job, judge, whole, params, .. } = self;
+        let context = inference(whole);
+        if judge.is_none() {
+            let plan = self.evaluation.clone();
+            let new = judge.insert(Executor::new(plan, job.profile, job.threads)?);
+            new.bind(whole, 0)?;
+            new.run(&[Phase::Once], &context, params, &mut Nobody)?;
         }
-        self.bound = true;
-        let context = inference(self.levels);
-        self.judge.run(&[Phase::Forward], &context, self.params, &mut Nobody)?;
-        Ok(use_them(self.judge.result(&context, self.params)?))
+        let judge = judge.as_mut().expect("made above");
+        *judge.running() = self.running.clone();
+        judge.run(&[Phase::Forward], &context, params, &mut Nobody)?;
+        Ok(use_them(judge.result(&context, params)?))
     }
 
-    /// The weights.
-    pub fn params(&self) -> &Params {
-        self.params
+    /// Bytes of the training plan's slots, once it runs.
+    pub fn slot_bytes(&self) -> usize {
+        self.executor.as_ref().map_or(0, Executor::bytes)
+    }
+
+    /// What the kernels of a step are called, once it runs.
+    pub fn kernel_name(&self, step: usize) -> Option<&'static str> {
+        self.executor.as_ref().and_then(|executor| executor.kernel_name(step))
     }
 }
 
@@ -347,31 +352,14 @@ fn labelled(labels: &Labels, train: &[u32], order: Option<&[u32]>) -> Labelled {
             for (i, &id) in ids.iter().enumerate() {
                 of.row_cols(id as usize).iter().for_each(|&c| dense.row_mut(i)[c as usize] = 1.0);
             }
-            Labelled::Columns(dense, rows)
+            Labelled::Multi(dense, rows)
         }
         Labels::Targets(of) => {
             let mut dense = Dense::zeros(ids.len(), of.n_cols());
             for (i, &id) in ids.iter().enumerate() {
                 dense.row_mut(i).copy_from_slice(of.row(id as usize));
             }
-            Labelled::Columns(dense, rows)
+            Labelled::Numbers(dense, rows)
         }
     }
-}
-
-fn loss_of_plan(plan: &Plan) -> Option<LossKind> {
-    plan.steps.iter().find_map(|step| match step.operator {
-        lacis_plan::plan::Operator::Loss(kind) => Some(kind),
-        _ => None,
-    })
-}
-
-/// Whether an outcome is a number.
-pub fn is_finite(outcome: &Outcome) -> bool {
-    outcome.loss.is_finite()
-}
-
-/// Whether a formula reads features as a sparse matrix.
-pub fn reads_sparse(op: &Op) -> bool {
-    matches!(op, Op::Features { sparse: true, .. })
 }

@@ -11,7 +11,7 @@ use super::slots::Taken;
 use super::{Context, Executor, wrong};
 use crate::params::Params;
 
-impl Executor<'_> {
+impl Executor {
     /// `t`, `u` or `v` as one row per head.
     fn per_head<'e>(vectors: Mat<'e>, heads: usize) -> Result<Mat<'e>> {
         let channels = vectors.data().len() / heads.max(1);

@@ -7,7 +7,7 @@ use lacis_plan::plan::{Operator, Place, Step};
 use super::{Context, Executor, purpose, wrong};
 use crate::params::Params;
 
-impl Executor<'_> {
+impl Executor {
     pub(super) fn entries(
         &mut self,
         step: &Step,

@@ -20,7 +20,7 @@ use crate::params::Params;
 const EPS: f64 = 1e-5;
 const MOMENTUM: f64 = 0.1;
 
-impl Executor<'_> {
+impl Executor {
     /// A dropout of this pass; nothing is dropped outside training.
     fn dropout<'c>(
         &self,

@@ -90,7 +90,7 @@ fn accum(ending: Ending) -> Accum {
     if ending.accumulate { Accum::Add } else { Accum::Replace }
 }
 
-impl Executor<'_> {
+impl Executor {
     /// What the kernels of a step are called, where it has some to choose from.
     pub fn kernel_name(&self, index: usize) -> Option<&'static str> {
         self.kernels.name(index, &self.plan.steps[index])

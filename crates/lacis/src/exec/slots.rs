@@ -63,7 +63,7 @@ impl Taken {
     }
 }
 
-impl Executor<'_> {
+impl Executor {
     pub(super) fn shape(&self, value: ValueId, context: &Context<'_>) -> [usize; 2] {
         self.plan.values[value].shape.map(|dim| match dim {
             lacis_plan::Dim::Graphs => context.graphs.map_or(0, |ptr| ptr.len() - 1),
@@ -89,12 +89,12 @@ impl Executor<'_> {
             }
             Place::Features => match context.levels.features() {
                 Features::Dense(x) => Mat::new(x.data(), x.n_rows(), x.n_cols(), x.stride()),
-                Features::Sparse(_) => Err(no_matrix(self.plan, value)),
+                Features::Sparse(_) => Err(no_matrix(&self.plan, value)),
             },
             Place::View { of, from } => {
                 self.mat(of, context, params)?.rows(0..rows).columns(from, cols)
             }
-            _ => Err(no_matrix(self.plan, value)),
+            _ => Err(no_matrix(&self.plan, value)),
         }
     }
 
@@ -132,7 +132,7 @@ impl Executor<'_> {
             Place::Adjacency(adjacency) => Ok((context.levels.matrix(adjacency).view(), None)),
             Place::Features => match context.levels.features() {
                 Features::Sparse(x) => Ok((x.view(), None)),
-                Features::Dense(_) => Err(no_matrix(self.plan, value)),
+                Features::Dense(_) => Err(no_matrix(&self.plan, value)),
             },
             Place::Entries { of, slot } => {
                 let (view, _) = self.sparse(of, context)?;
@@ -140,9 +140,9 @@ impl Executor<'_> {
             }
             Place::Matrix(index) => match &self.matrices[index] {
                 Some(matrix) => Ok((matrix.view(), None)),
-                None => Err(no_matrix(self.plan, value)),
+                None => Err(no_matrix(&self.plan, value)),
             },
-            _ => Err(no_matrix(self.plan, value)),
+            _ => Err(no_matrix(&self.plan, value)),
         }
     }
 
@@ -159,7 +159,7 @@ impl Executor<'_> {
             Place::Slot(slot) if self.is_diagonal(value) => (slot, shape[0]),
             Place::Slot(slot) => (slot, shape[0] * shape[1]),
             Place::Entries { of, slot } => (slot, self.sparse(of, context)?.0.cols.len()),
-            _ => return Err(no_matrix(self.plan, value)),
+            _ => return Err(no_matrix(&self.plan, value)),
         };
         let mut buffer = self.slots.take(slot);
         if buffer.len() < len {

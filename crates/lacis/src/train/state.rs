@@ -1,0 +1,178 @@
+//! Weights as files have them, and everything that a training goes on from.
+
+use lacis_core::reference::Moments;
+use lacis_core::{Dense, Error, Result};
+
+use super::Trainer;
+use crate::nn::build::{ParamSpec, Stored};
+use crate::nn::{Config, Model};
+use crate::params::Params;
+use crate::store::{Tensor, Tensors};
+
+/// The shape of a parameter in files.
+fn stored_shape(spec: &ParamSpec) -> Vec<usize> {
+    let [rows, cols] = spec.shape;
+    match spec.stored {
+        Stored::Transposed => vec![cols, rows],
+        Stored::Vector => vec![rows * cols],
+        Stored::Heads => vec![1, rows, cols],
+        Stored::AsIs => vec![rows, cols],
+    }
+}
+
+fn to_stored(spec: &ParamSpec, value: &Dense) -> Result<Tensor> {
+    let [rows, cols] = spec.shape;
+    let numbers: Vec<f32> = match spec.stored {
+        Stored::Transposed => {
+            (0..cols).flat_map(|j| (0..rows).map(move |i| (i, j))).map(|(i, j)| value.row(i)[j]).collect()
+        }
+        _ => value.rows().flatten().copied().collect(),
+    };
+    Tensor::new(&stored_shape(spec), numbers)
+}
+
+fn from_stored(spec: &ParamSpec, tensors: &mut Tensors) -> Result<Dense> {
+    let [rows, cols] = spec.shape;
+    let numbers = tensors.take::<f32>(&spec.name, &stored_shape(spec))?;
+    Ok(match spec.stored {
+        Stored::Transposed => Dense::from_fn(rows, cols, |i, j| f64::from(numbers[j * rows + i])),
+        _ => Dense::from_vec(numbers.to_vec(), rows, cols)?,
+    })
+}
+
+/// A network's weights under the names and in the shapes that torch_geometric has.
+///
+/// # Errors
+/// When there is no memory.
+pub fn model_tensors(model: &Model, params: &Params) -> Result<Tensors> {
+    let mut tensors = Tensors::new();
+    for (spec, param) in model.params.iter().zip(params.all()) {
+        tensors.insert(spec.name.clone(), to_stored(spec, &param.value)?);
+    }
+    // GIN's fixed epsilon is part of torch_geometric's state, though nobody learns it.
+    if model.name == "gin" && !model.config.learn_eps {
+        for layer in 0..model.config.layers {
+            tensors.insert(format!("convs.{layer}.eps"), Tensor::new(&[1], vec![0.0_f32])?);
+        }
+    }
+    tensors.set("model", model.name.clone());
+    tensors.set("hidden", model.config.hidden.to_string());
+    Ok(tensors)
+}
+
+/// Gives a network the weights of a file.
+///
+/// # Errors
+/// When one is missing, has another shape, or does not belong to the network.
+pub fn load_model(model: &Model, params: &mut Params, mut tensors: Tensors) -> Result<()> {
+    for (spec, param) in model.params.iter().zip(params.all_mut()) {
+        param.value = from_stored(spec, &mut tensors)?;
+    }
+    if model.name == "gin" && !model.config.learn_eps {
+        for layer in 0..model.config.layers {
+            let name = format!("convs.{layer}.eps");
+            if tensors.get(&name).is_some() {
+                tensors.take::<f32>(&name, &[1])?;
+            }
+        }
+    }
+    for layer in 0..model.config.layers {
+        let norm = format!("norms.{layer}.module");
+        for (what, of) in [("running_mean", 1), ("running_var", 1), ("num_batches_tracked", 0)] {
+            let name = format!("{norm}.{what}");
+            if tensors.get(&name).is_some() {
+                let width = if of == 1 { vec![model.config.hidden] } else { vec![] };
+                match of {
+                    1 => drop(tensors.take::<f32>(&name, &width)?),
+                    _ => drop(tensors.take::<i64>(&name, &width)?),
+                }
+            }
+        }
+    }
+    tensors.finish()
+}
+
+impl Trainer<'_> {
+    /// Everything that the next epoch depends on.
+    ///
+    /// # Errors
+    /// When there is no memory.
+    pub fn checkpoint(&self) -> Result<Tensors> {
+        let mut tensors = Tensors::new();
+        for (spec, param) in self.model.params.iter().zip(self.params.all()) {
+            tensors.insert(format!("weight.{}", spec.name), Tensor::matrix(&param.value));
+            let first = Tensor::new(&[param.first.len()], param.first.clone())?;
+            let second = Tensor::new(&[param.second.len()], param.second.clone())?;
+            tensors.insert(format!("first.{}", spec.name), first);
+            tensors.insert(format!("second.{}", spec.name), second);
+        }
+        for (key, moments) in &self.running {
+            let len = [moments.mean.len()];
+            tensors.insert(format!("mean.{key}"), Tensor::new(&len, moments.mean.clone())?);
+            tensors.insert(format!("var.{key}"), Tensor::new(&len, moments.var.clone())?);
+        }
+        tensors.set("epoch", self.epoch.to_string());
+        tensors.set("steps", self.params.steps().to_string());
+        tensors.set("plan", self.chosen.plan.id());
+        Ok(tensors)
+    }
+
+    /// Goes on from a checkpoint.
+    ///
+    /// # Errors
+    /// When it is of another network or plan, or does not fit.
+    pub fn restore(&mut self, mut tensors: Tensors) -> Result<()> {
+        let number = |tensors: &Tensors, key: &str| {
+            let text = tensors.metadata().get(key).cloned().unwrap_or_default();
+            text.parse::<u64>().map_err(|_| {
+                Error::argument("checkpoint", format!("has no number called '{key}'"))
+            })
+        };
+        let (epoch, steps) = (number(&tensors, "epoch")?, number(&tensors, "steps")?);
+        let plan = self.chosen.plan.id();
+        match tensors.metadata().get("plan") {
+            Some(own) if *own == plan => {}
+            own => {
+                let own = own.cloned().unwrap_or_default();
+                let problem = format!("was made with plan {own}, this is plan {plan}");
+                return Err(Error::argument("checkpoint", problem));
+            }
+        }
+        for (spec, param) in self.model.params.iter().zip(self.params.all_mut()) {
+            let [rows, cols] = spec.shape;
+            let weight = tensors.take::<f32>(&format!("weight.{}", spec.name), &[rows, cols])?;
+            param.value = Dense::from_vec(weight.to_vec(), rows, cols)?;
+            let len = [param.first.len()];
+            param.first = tensors.take::<f32>(&format!("first.{}", spec.name), &len)?.to_vec();
+            param.second = tensors.take::<f32>(&format!("second.{}", spec.name), &len)?.to_vec();
+        }
+        let keys: Vec<(u32, usize)> = tensors
+            .iter()
+            .filter_map(|(name, tensor)| {
+                Some((name.strip_prefix("mean.")?.parse().ok()?, tensor.shape().first().copied()?))
+            })
+            .collect();
+        for (key, len) in keys {
+            let mean = tensors.take::<f64>(&format!("mean.{key}"), &[len])?.to_vec();
+            let var = tensors.take::<f64>(&format!("var.{key}"), &[len])?.to_vec();
+            self.running.insert(key, Moments { mean, var });
+        }
+        tensors.finish()?;
+        self.epoch = epoch as usize;
+        self.params.set_steps(steps);
+        Ok(())
+    }
+
+    /// The network's weights as files have them.
+    ///
+    /// # Errors
+    /// When there is no memory.
+    pub fn model_tensors(&self) -> Result<Tensors> {
+        model_tensors(&self.model, &self.params)
+    }
+
+    /// What the network was asked to be, with the data's sizes.
+    pub fn config(&self) -> &Config {
+        &self.model.config
+    }
+}
