@@ -13,6 +13,7 @@ use lacis_kernels::loss::Loss;
 use lacis_kernels::{Mat, Profile};
 use lacis_plan::Sizes;
 use lacis_plan::choose::{Chosen, Settings, choose};
+use lacis_plan::cost::predict;
 use lacis_plan::op::LossKind;
 use lacis_plan::plan::{Phase, Plan};
 
@@ -59,6 +60,7 @@ pub struct Trainer<'a> {
     recipe: Recipe,
     model: Model,
     chosen: Chosen,
+    sizes: Sizes,
     evaluation: Arc<Plan>,
     executor: Option<Executor>,
     judge: Option<Executor>,
@@ -132,6 +134,18 @@ impl<'a> Trainer<'a> {
     /// When the data has no features or labels, the configuration makes no sense, or there is no
     /// memory.
     pub fn new(job: &'a Job<'a>, recipe: Recipe) -> Result<Self> {
+        Trainer::planned(job, recipe, None)
+    }
+
+    /// The same with a plan that somebody has.
+    ///
+    /// # Errors
+    /// As [`Trainer::new`], and when the plan is of another network.
+    pub fn with_plan(job: &'a Job<'a>, recipe: Recipe, plan: Plan) -> Result<Self> {
+        Trainer::planned(job, recipe, Some(plan))
+    }
+
+    fn planned(job: &'a Job<'a>, recipe: Recipe, plan: Option<Plan>) -> Result<Self> {
         let missing = |what: &str| {
             let problem = format!("it has no {what}; training needs them");
             Error::argument(format!("data set '{}'", job.dataset.name()), problem)
@@ -155,7 +169,12 @@ impl<'a> Trainer<'a> {
         let sizes = Levels::sizes(&asked, job.threads)?;
         let sizes = Sizes { iterations: recipe.epochs.max(1), ..sizes };
         let costs = Measured(job.profile);
-        let chosen = choose(&model.network, &sizes, &costs, &recipe.settings)?;
+        let mut chosen = choose(&model.network, &sizes, &costs, &recipe.settings)?;
+        if let Some(plan) = plan {
+            fits(&plan, &model)?;
+            let predicted = predict(&plan, &sizes, &costs).unwrap_or_default();
+            (chosen.plan, chosen.predicted) = (plan, predicted);
+        }
         let evaluation = inference_plan(&model, &recipe, (job, &features))?;
         let plan_seconds = start.elapsed().as_secs_f64();
         let levels = Levels::new(&asked, &chosen.plan, job.threads)?;
@@ -168,6 +187,7 @@ impl<'a> Trainer<'a> {
             recipe,
             model,
             chosen,
+            sizes,
             evaluation: Arc::new(evaluation),
             executor: None,
             judge: None,
@@ -179,6 +199,22 @@ impl<'a> Trainer<'a> {
             running: HashMap::new(),
             plan_seconds,
         })
+    }
+
+    /// The sizes that were planned for.
+    pub fn sizes(&self) -> Sizes {
+        self.sizes.clone()
+    }
+
+    /// What this machine measured.
+    pub fn profile(&self) -> &Profile {
+        self.job.profile
+    }
+
+    /// Bytes that the plan will take beyond graph and features: slots, weights, their gradients
+    /// and what the optimizer keeps.
+    pub fn predicted_bytes(&self) -> usize {
+        self.chosen.plan.slot_bytes(&self.sizes) + self.params.count() * 3 * size_of::<f32>()
     }
 
     /// What was decided.
@@ -288,6 +324,20 @@ fn inference(levels: &Levels) -> Context<'_> {
 /// The seed of an epoch's random numbers.
 pub fn epoch_seed(seed: u64, epoch: usize) -> u64 {
     seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(epoch as u64 + 1)
+}
+
+/// Whether a plan computes with a network's parameters.
+fn fits(plan: &Plan, model: &Model) -> Result<()> {
+    plan.check()?;
+    let own: Vec<(&str, [usize; 2])> =
+        model.params.iter().map(|param| (param.symbol.as_str(), param.shape)).collect();
+    let theirs: Vec<(&str, [usize; 2])> =
+        plan.params.iter().map(|param| (param.name.as_str(), param.shape)).collect();
+    if own != theirs {
+        let problem = "is of another network, or of other sizes; `lacis explain` shows this one's";
+        return Err(Error::argument(format!("plan {}", plan.id()), problem));
+    }
+    Ok(())
 }
 
 fn asked<'a>(

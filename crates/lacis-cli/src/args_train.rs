@@ -1,0 +1,186 @@
+//! What may be typed after `lacis train` and `lacis explain`. The doc comments are the help texts.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::args::{Source, as_optional_text};
+
+pub const TRAIN_HELP: &str = "\
+`lacis train` alone trains a GCN on the built-in synthetic set.
+
+Try:  lacis train ~/planetoid/cora --model gat --hidden 64
+      lacis train my-graph --epochs 500 --patience 50 --runs 10
+      lacis train sbm:n=100k,e=2M,classes=10,features=64 --dry-run";
+
+pub const EXPLAIN_HELP: &str = "\
+Shows the formulas that equal the model's, which were pruned by what, what the others are
+predicted to cost on this graph and machine, and the steps of the cheapest.
+
+Try:  lacis explain --model sage --hidden 128
+      lacis explain --rules sensei --measure
+      lacis explain --without fuse,hoist";
+
+/// The network.
+#[derive(Args, Clone, Debug, Serialize)]
+#[command(next_help_heading = "The network")]
+pub struct Net {
+    /// gcn, sage, gin, gat, gatv2, sgc, tagcn, cheb, appnp, gcn2 or mlp
+    #[arg(long, value_name = "NAME", default_value = "gcn")]
+    pub model: String,
+    /// Columns between layers; with heads, of all heads together [default: 64, gat 64]
+    #[arg(long, alias = "hidden-channels", value_name = "N")]
+    pub hidden: Option<usize>,
+    /// Layers; for sgc, hops
+    #[arg(long, alias = "num-layers", value_name = "N", default_value_t = 2)]
+    pub layers: usize,
+    /// Heads of attention, in all layers but the last, which has one
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub heads: usize,
+    /// Probability that a hidden element (with attention, a coefficient too) is dropped
+    #[arg(long, value_name = "P", default_value_t = 0.5)]
+    pub dropout: f64,
+    /// Probability that an element of the features is dropped
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    pub input_dropout: f64,
+    /// Linear layers in GIN's network
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub mlp_layers: usize,
+    /// Normalisation between layers
+    #[arg(long, value_name = "none|batch|layer", default_value = "none")]
+    #[arg(value_parser = ["none", "batch", "layer"])]
+    pub norm: String,
+    /// How SAGE aggregates neighbours
+    #[arg(long, value_name = "mean|sum|max", default_value = "mean")]
+    #[arg(value_parser = ["mean", "sum", "max"])]
+    pub aggregate: String,
+    /// Let GIN learn its epsilon
+    #[arg(long)]
+    pub learn_eps: bool,
+    /// Add a layer's input to its output where both are equally wide
+    #[arg(long)]
+    pub residual: bool,
+    /// Put the results of all layers together before the last linear layer
+    #[arg(long)]
+    pub jumping: bool,
+    /// Hops of a layer of tagcn and cheb, or of appnp [default: 3, 3, 10]
+    #[arg(long, value_name = "N")]
+    pub hops: Option<usize>,
+}
+
+/// What the planner may do.
+#[derive(Args, Clone, Debug, Serialize)]
+#[command(next_help_heading = "The plan")]
+pub struct Planning {
+    /// auto, measured (time the candidates), the id of a plan, or a plan's FILE
+    #[arg(long, value_name = "auto|measured|ID|FILE", default_value = "auto")]
+    pub plan: String,
+    /// Equalities to use; sensei: re-association alone, as that paper
+    #[arg(long, value_name = "all|sensei", default_value = "all", value_parser = ["all", "sensei"])]
+    pub rules: String,
+    /// Exact savings to leave out: hoist, input-grad, reach, zero-rows, symmetry, fuse, or all
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub without: Vec<String>,
+}
+
+/// How it learns.
+#[derive(Args, Clone, Debug, Serialize)]
+#[command(next_help_heading = "Training")]
+pub struct Learning {
+    /// How often all training nodes are seen
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub epochs: usize,
+    /// Learning rate
+    #[arg(long, value_name = "F", default_value_t = 0.01)]
+    pub lr: f64,
+    /// L2 penalty (adam, sgd), or decay of weights (adamw)
+    #[arg(long, value_name = "F", default_value_t = 5e-4)]
+    pub weight_decay: f64,
+    /// adam, adamw or sgd
+    #[arg(long, value_name = "NAME", default_value = "adam", value_parser = ["adam", "adamw", "sgd"])]
+    pub optimizer: String,
+    /// Momentum of sgd
+    #[arg(long, value_name = "F", default_value_t = 0.0)]
+    pub momentum: f64,
+    /// Stop when validation has not improved for so many epochs
+    #[arg(long, value_name = "N")]
+    pub patience: Option<usize>,
+    /// Who trains and who judges; `all` trains on every labelled node
+    /// [default: the data's own, else random]
+    #[arg(long, value_name = "canonical|random|planetoid|all")]
+    #[arg(value_parser = ["canonical", "random", "planetoid", "all"])]
+    pub split: Option<String>,
+    /// accuracy, roc-auc, f1-micro, f1-macro, ap, mae, rmse [default: by the labels]
+    #[arg(long, value_name = "NAME")]
+    pub metric: Option<String>,
+    /// Epochs between evaluations; 0 evaluates at the end only
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub eval_every: usize,
+}
+
+/// What is kept.
+#[derive(Args, Clone, Debug, Serialize)]
+#[command(next_help_heading = "The run")]
+pub struct Running {
+    /// Train this often, with seed, seed + 1, …
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub runs: u64,
+    /// The folder of the run [default: runs/<data>-<model>-<k>]
+    #[arg(long, value_name = "DIR")]
+    #[serde(serialize_with = "as_optional_text")]
+    pub out: Option<PathBuf>,
+    /// Write nothing
+    #[arg(long, conflicts_with_all = ["out", "resume"])]
+    pub no_save: bool,
+    /// Go on with an interrupted run, to the same bits
+    #[arg(long, value_name = "DIR", conflicts_with = "runs")]
+    #[serde(skip)]
+    pub resume: Option<PathBuf>,
+    /// Save and stop after this long: 2h, 90m, 30s
+    #[arg(long, value_name = "TIME")]
+    pub time_limit: Option<String>,
+    /// Show data, plan, predicted time and memory, and stop
+    #[arg(long)]
+    #[serde(skip)]
+    pub dry_run: bool,
+}
+
+#[derive(Args, Clone, Debug, Serialize)]
+pub struct Train {
+    #[command(flatten)]
+    pub source: Source,
+    #[command(flatten)]
+    pub net: Net,
+    #[command(flatten)]
+    pub learning: Learning,
+    #[command(flatten)]
+    pub planning: Planning,
+    #[command(flatten)]
+    pub running: Running,
+    /// Write the plan here, for --plan FILE
+    #[arg(long, value_name = "FILE")]
+    #[serde(serialize_with = "as_optional_text")]
+    pub save_plan: Option<PathBuf>,
+}
+
+#[derive(Args, Clone, Debug, Serialize)]
+pub struct Explain {
+    #[command(flatten)]
+    pub source: Source,
+    #[command(flatten)]
+    pub net: Net,
+    #[command(flatten)]
+    pub learning: Learning,
+    #[command(flatten)]
+    pub planning: Planning,
+    /// Forward passes only
+    #[arg(long)]
+    pub inference: bool,
+    /// Add measured times of every kept candidate; the choice stays
+    #[arg(long)]
+    pub measure: bool,
+    /// Show all candidates, the pruned ones too
+    #[arg(long)]
+    pub all: bool,
+}

@@ -1,0 +1,274 @@
+//! `lacis explain`: the formulas considered, who was pruned by what, the steps of the chosen plan.
+
+use std::time::Instant;
+
+use lacis::Dataset;
+use lacis::exec::{Nobody, Observe};
+use lacis::plan::choose::{Candidates, with_candidate};
+use lacis::plan::compose::StopReason;
+use lacis::plan::cost::predict;
+use lacis::plan::plan::Phase;
+use lacis::train::{Job, Trainer};
+use serde_json::{Value, json};
+
+use crate::args::Global;
+use crate::args_train::Explain;
+use crate::data::Desk;
+use crate::machine;
+use crate::out::{Failure, Out, Outcome, bytes, grouped};
+use crate::planned;
+use crate::progress::Stop;
+
+/// Epochs that a measured candidate runs for.
+const ROUNDS: usize = 5;
+
+pub fn run(args: &Explain, global: &Global, out: &Out, stop: &Stop) -> Outcome {
+    let desk = Desk::new(global, out, stop)?;
+    out.start("explain", args)?;
+    let dataset = desk.open(&args.source)?;
+    let seed = args.source.changes.seed;
+    let recipe = planned::recipe(&args.net, &args.learning, &args.planning, seed)?;
+    let (split, split_words) = planned::split(&dataset, args.learning.split.as_deref(), seed)?;
+    let path = machine::profile_path(global.machine.as_deref())?;
+    let profile = planned::profile(&desk, &path, (&dataset, &recipe))?;
+    let job =
+        Job { dataset: &dataset, split: &split, threads: &desk.threads, profile: &profile };
+    let mut trainer = Trainer::new(&job, recipe.clone())?;
+    let measured = match args.measure {
+        true => Some(measure(&job, &mut trainer)?),
+        false => None,
+    };
+    out.event("explain", &as_json(&trainer, measured.as_ref()))?;
+    describe_data(out, &dataset, &split_words)?;
+    describe_layers(out, &trainer, (args.all, measured.as_ref()))?;
+    describe_steps(out, &trainer, measured.as_ref())
+}
+
+fn describe_data(out: &Out, dataset: &Dataset, split: &str) -> Outcome {
+    out.line(format_args!(
+        "{}: {} nodes, {} edges, {} features, {}; split: {split}",
+        dataset.name(),
+        grouped(dataset.graph().n_nodes()),
+        grouped(dataset.graph().n_edges()),
+        dataset.features().map_or(0, lacis::Features::width),
+        planned::labels_in_words(dataset.labels()),
+    ))
+}
+
+/// What was measured: seconds of each candidate per layer, of each step, of an epoch.
+struct Measured {
+    candidates: Vec<Vec<Option<f64>>>,
+    steps: Vec<f64>,
+    epoch: f64,
+}
+
+/// Seconds of steps, added up.
+struct Clock(Vec<f64>);
+
+impl Observe for Clock {
+    fn step(&mut self, index: usize, seconds: f64) {
+        self.0[index] += seconds;
+    }
+}
+
+/// Times every kept candidate of every layer, the other layers as chosen.
+fn measure(job: &Job<'_>, trainer: &mut Trainer<'_>) -> Result<Measured, Failure> {
+    let chosen = trainer.chosen().clone();
+    let (epoch, steps) = timed(trainer, &mut Clock(vec![0.0; chosen.plan.steps.len()]))?;
+    let mut candidates = Vec::new();
+    for (at, layer) in chosen.layers.iter().enumerate() {
+        let mut of_layer = vec![None; layer.all.len()];
+        for index in layer.kept() {
+            let plan = with_candidate(
+                (&trainer.model().network, &chosen),
+                (at, index),
+                (&trainer.sizes(), &lacis::costs::Measured(job.profile)),
+                &trainer.recipe().settings,
+            )?;
+            let clock = Clock(vec![0.0; plan.steps.len()]);
+            let layer_steps: Vec<bool> =
+                plan.steps.iter().map(|step| step.layer == Some(layer.layer)).collect();
+            let once: Vec<bool> =
+                plan.steps.iter().map(|step| step.phase == Phase::Once).collect();
+            let mut other = Trainer::with_plan(job, trainer.recipe().clone(), plan)?;
+            let mut clock = clock;
+            let (_, seconds) = timed(&mut other, &mut clock)?;
+            let epochs = trainer.recipe().epochs.max(1) as f64;
+            let share = |at: usize| if once[at] { ROUNDS as f64 / epochs } else { 1.0 };
+            let total = (0..seconds.len()).filter(|&at| layer_steps[at]);
+            of_layer[index] = Some(total.map(|at| seconds[at] * share(at)).sum());
+        }
+        candidates.push(of_layer);
+    }
+    Ok(Measured { candidates, steps, epoch })
+}
+
+/// Some epochs after a first one: the fastest epoch, and seconds of each step per epoch.
+fn timed(trainer: &mut Trainer<'_>, clock: &mut Clock) -> Result<(f64, Vec<f64>), Failure> {
+    trainer.step(clock)?;
+    let once: Vec<f64> = clock.0.clone();
+    let phases: Vec<Phase> = trainer.chosen().plan.steps.iter().map(|s| s.phase).collect();
+    clock.0.fill(0.0);
+    for (at, phase) in phases.iter().enumerate() {
+        if *phase == Phase::Once {
+            clock.0[at] = once[at];
+        }
+    }
+    for _ in 0..ROUNDS {
+        trainer.step(clock)?;
+    }
+    let mut best = f64::INFINITY;
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        trainer.step(&mut Nobody)?;
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    Ok((best, clock.0.iter().map(|s| s / ROUNDS as f64).collect()))
+}
+
+/// Seconds predicted for a candidate's layer alone.
+fn layer_seconds(trainer: &Trainer<'_>, at: usize, index: usize) -> Option<f64> {
+    let costs = lacis::costs::Measured(trainer.profile());
+    let (chosen, sizes) = (trainer.chosen(), trainer.sizes());
+    let network = &trainer.model().network;
+    let settings = &trainer.recipe().settings;
+    let plan =
+        with_candidate((network, chosen), (at, index), (&sizes, &costs), settings).ok()?;
+    let predicted = predict(&plan, &sizes, &costs)?;
+    let layer = chosen.layers[at].layer;
+    let iterations = sizes.iterations.max(1) as f64;
+    let seconds = plan.steps.iter().zip(&predicted.steps).filter(|(s, _)| s.layer == Some(layer));
+    Some(seconds.map(|(s, t)| if s.phase == Phase::Once { t / iterations } else { *t }).sum())
+}
+
+fn as_json(trainer: &Trainer<'_>, measured: Option<&Measured>) -> Value {
+    let chosen = trainer.chosen();
+    let layers: Vec<Value> = chosen
+        .layers
+        .iter()
+        .enumerate()
+        .map(|(at, layer)| {
+            let candidates: Vec<Value> = (0..layer.all.len())
+                .map(|index| {
+                    let candidate = &layer.all[index];
+                    let kept = candidate.pruned_by.is_none();
+                    let predicted = kept.then(|| layer_seconds(trainer, at, index)).flatten();
+                    let measured = measured.and_then(|m| m.candidates[at][index]);
+                    json!({ "formula": candidate.formula, "predicted_ms": predicted.map(ms),
+                            "measured_ms": measured.map(ms), "pruned_by": candidate.pruned_by })
+                })
+                .collect();
+            json!({ "layer": layer.layer, "enumerated": layer.enumerated,
+                    "kept": layer.kept().len(), "chosen": layer.all[layer.chosen].formula,
+                    "stopped": stopped(layer), "candidates": candidates })
+        })
+        .collect();
+    let plan = &chosen.plan;
+    let steps: Vec<Value> = plan
+        .steps
+        .iter()
+        .enumerate()
+        .map(|(at, step)| {
+            let slots: Vec<Option<usize>> = step.outputs.iter().map(|v| plan.slot_of(*v)).collect();
+            let seconds = measured.map(|m| m.steps[at]);
+            json!({ "formula": step.formula, "operator": operator(step), "layer": step.layer,
+                    "phase": format!("{:?}", step.phase).to_lowercase(),
+                    "kernel": trainer.kernel_name(at), "slots": slots,
+                    "predicted_ms": ms(chosen.predicted.steps[at]),
+                    "measured_ms": seconds.map(ms) })
+        })
+        .collect();
+    json!({ "plan": plan.id(), "formula": plan.formula, "savings": plan.savings, "layers": layers,
+            "predicted_epoch_ms": ms(chosen.predicted.iteration),
+            "measured_epoch_ms": measured.map(|m| ms(m.epoch)),
+            "once_ms": ms(chosen.predicted.once), "peak_bytes": trainer.predicted_bytes(),
+            "plan_ms": ms(trainer.plan_seconds()), "costed": chosen.costed, "steps": steps })
+}
+
+fn ms(seconds: f64) -> f64 {
+    seconds * 1e3
+}
+
+fn stopped(layer: &Candidates) -> String {
+    match layer.stop {
+        StopReason::Complete => "complete".to_owned(),
+        StopReason::Budget(most) => format!("budget of {most}"),
+    }
+}
+
+/// An operator's name: what comes before its attributes.
+fn operator(step: &lacis::plan::plan::Step) -> String {
+    let text = format!("{:?}", step.operator);
+    text.split([' ', '(']).next().unwrap_or_default().to_lowercase()
+}
+
+fn describe_layers(
+    out: &Out,
+    trainer: &Trainer<'_>,
+    (all, measured): (bool, Option<&Measured>),
+) -> Outcome {
+    for (at, layer) in trainer.chosen().layers.iter().enumerate() {
+        out.line(format_args!(
+            "\nlayer {}: {} compositions, {} kept ({})",
+            layer.layer + 1,
+            layer.enumerated,
+            layer.kept().len(),
+            stopped(layer),
+        ))?;
+        for (index, candidate) in layer.all.iter().enumerate() {
+            let mark = if index == layer.chosen { '*' } else { ' ' };
+            match &candidate.pruned_by {
+                Some(by) if all => out.line(format_args!("   {:>23}  {}", by, candidate.formula))?,
+                Some(_) => {}
+                None => {
+                    let predicted = layer_seconds(trainer, at, index);
+                    let text = |s: Option<f64>| s.map_or(String::new(), |s| format!("{:.3} ms", ms(s)));
+                    let real = measured.and_then(|m| m.candidates[at][index]);
+                    out.line(format_args!(
+                        " {mark} {:>11} {:>11}  {}",
+                        text(predicted),
+                        text(real),
+                        candidate.formula
+                    ))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn describe_steps(out: &Out, trainer: &Trainer<'_>, measured: Option<&Measured>) -> Outcome {
+    let chosen = trainer.chosen();
+    let plan = &chosen.plan;
+    out.line(format_args!("\nplan {}: {} steps, {} slots", plan.id(), plan.steps.len(), plan.slots))?;
+    for (at, step) in plan.steps.iter().enumerate() {
+        let slot = step.outputs.first().and_then(|value| plan.slot_of(*value));
+        let slot = slot.map_or(String::new(), |slot| format!("→ {slot}"));
+        let real = measured.map_or(String::new(), |m| format!("{:.3} ms", ms(m.steps[at])));
+        out.line(format_args!(
+            "{:4} {:8} {:>10} {:>10} {:>5}  {:18} {}",
+            at + 1,
+            format!("{:?}", step.phase).to_lowercase(),
+            format!("{:.3} ms", ms(chosen.predicted.steps[at])),
+            real,
+            slot,
+            operator(step),
+            step.formula
+        ))?;
+    }
+    out.line(format_args!(
+        "\npredicted: {:.3} ms an epoch, {:.3} ms once, {} beyond graph and features; savings: {}",
+        ms(chosen.predicted.iteration),
+        ms(chosen.predicted.once),
+        bytes(trainer.predicted_bytes()),
+        plan.savings.join(", "),
+    ))?;
+    if let Some(measured) = measured {
+        out.line(format_args!("measured:  {:.3} ms an epoch", ms(measured.epoch)))?;
+    }
+    out.line(format_args!(
+        "planned in {:.1} ms, {} plans costed",
+        ms(trainer.plan_seconds()),
+        chosen.costed
+    ))
+}

@@ -1,0 +1,165 @@
+//! From what was typed to what the library takes: recipe, split, metric, profile.
+
+use std::path::Path;
+
+use lacis::data::splits::{self, Fractions, Planetoid};
+use lacis::kernels::Profile;
+use lacis::machine::this_machine;
+use lacis::metrics::{Metric, Task};
+use lacis::nn::sage::Aggregate;
+use lacis::nn::{self, Config};
+use lacis::ops::OPERATIONS;
+use lacis::params::Optimizer;
+use lacis::plan::choose::{RuleSet, SAVINGS, Settings};
+use lacis::plan::op::NormKind;
+use lacis::reference::{Adam, Decay, Sgd};
+use lacis::train::Recipe;
+use lacis::tune::file::load;
+use lacis::{Dataset, Error, Labels, Result, Split};
+
+use crate::args_train::{Learning, Net, Planning};
+use crate::data::Desk;
+use crate::out::Failure;
+use crate::tune::profile_for;
+
+/// Entries times columns from which on it pays to measure this machine first.
+const WORTH_MEASURING: usize = 1 << 25;
+
+pub fn recipe(net: &Net, learning: &Learning, planning: &Planning, seed: u64) -> Result<Recipe> {
+    nn::kind(&net.model)?;
+    let hidden = net.hidden.unwrap_or(64);
+    let mut config = Config::new(1, hidden, 1);
+    config.layers = net.layers;
+    config.heads = net.heads;
+    config.dropout = net.dropout;
+    config.input_dropout = net.input_dropout;
+    config.mlp_layers = net.mlp_layers;
+    config.norm = match net.norm.as_str() {
+        "batch" => Some(NormKind::Batch),
+        "layer" => Some(NormKind::Layer),
+        _ => None,
+    };
+    config.aggregate = match net.aggregate.as_str() {
+        "sum" => Aggregate::Sum,
+        "max" => Aggregate::Max,
+        _ => Aggregate::Mean,
+    };
+    config.learn_eps = net.learn_eps;
+    config.residual = net.residual;
+    config.jumping = net.jumping;
+    config.hops = net.hops;
+    Ok(Recipe {
+        model: net.model.clone(),
+        config,
+        optimizer: optimizer(learning)?,
+        epochs: learning.epochs,
+        seed,
+        settings: settings(planning)?,
+        eval_every: learning.eval_every,
+    })
+}
+
+fn optimizer(learning: &Learning) -> Result<Optimizer> {
+    let Learning { lr: rate, weight_decay, momentum, .. } = *learning;
+    for (name, number) in [("lr", rate), ("weight-decay", weight_decay), ("momentum", momentum)] {
+        if !number.is_finite() || number < 0.0 {
+            let problem = format!("{number} is no number from 0 on");
+            return Err(Error::argument(format!("--{name}"), problem));
+        }
+    }
+    let adam = |decay| {
+        Optimizer::Adam(Adam { rate, betas: [0.9, 0.999], eps: 1e-8, weight_decay, decay })
+    };
+    Ok(match learning.optimizer.as_str() {
+        "sgd" => Optimizer::Sgd(Sgd { rate, momentum, weight_decay }),
+        "adamw" => adam(Decay::Decoupled),
+        _ => adam(Decay::Coupled),
+    })
+}
+
+fn settings(planning: &Planning) -> Result<Settings> {
+    for name in &planning.without {
+        if name != "all" && !SAVINGS.contains(&name.as_str()) {
+            let problem = format!("is no saving; {} are, or all", SAVINGS.join(", "));
+            return Err(Error::argument(format!("--without '{name}'"), problem));
+        }
+    }
+    let rules = if planning.rules == "sensei" { RuleSet::Sensei } else { RuleSet::All };
+    Ok(Settings { rules, without: planning.without.clone(), ..Settings::default() })
+}
+
+/// Who trains and who judges, and in words where that comes from.
+pub fn split(dataset: &Dataset, asked: Option<&str>, seed: u64) -> Result<(Split, String)> {
+    let labels = dataset.labels().ok_or_else(|| {
+        let problem = "has no labels to learn; --classes C makes random ones";
+        Error::argument(format!("data set '{}'", dataset.name()), problem)
+    })?;
+    let own = dataset.splits().first();
+    let made = |split: Result<Split>, words: &str| Ok((split?, words.to_owned()));
+    match (asked, own) {
+        (None, Some(split)) => Ok((split.clone(), format!("{}, the data's own", split.name))),
+        (Some("canonical"), Some(split)) => Ok((split.clone(), split.name.clone())),
+        (Some("canonical"), None) => {
+            let problem = "the data has no split of its own; random, planetoid or all would do";
+            Err(Error::argument("--split canonical", problem))
+        }
+        (Some("planetoid"), _) => {
+            made(splits::planetoid(labels, Planetoid::DEFAULT, seed), "planetoid")
+        }
+        (Some("all"), _) => made(splits::all(labels), "all labelled nodes train"),
+        (None, None) => made(
+            splits::random(labels, Fractions::DEFAULT, seed),
+            "random 60/20/20, the data has none",
+        ),
+        (Some(_), _) => made(splits::random(labels, Fractions::DEFAULT, seed), "random 60/20/20"),
+    }
+}
+
+/// How good a result is, by the labels unless something was asked for.
+pub fn metric(dataset: &Dataset, asked: Option<&str>) -> Result<Metric> {
+    match asked {
+        None => Ok(Metric::default_for(Task::Node, dataset.labels())),
+        Some(name) => {
+            let metric: Metric = name.parse()?;
+            if !metric.is_for(Task::Node) {
+                let problem = "is no metric of nodes";
+                return Err(Error::argument(format!("--metric {name}"), problem));
+            }
+            Ok(metric)
+        }
+    }
+}
+
+/// The machine's profile: what there is, or, for large work, what a short look gives.
+pub fn profile(
+    desk: &Desk<'_>,
+    path: &Path,
+    (dataset, recipe): (&Dataset, &Recipe),
+) -> std::result::Result<Profile, Failure> {
+    let here = this_machine();
+    let work = dataset.graph().n_edges().saturating_mul(recipe.config.hidden);
+    let mut profile = load(path, &here).or_unmeasured(&here);
+    if work < WORTH_MEASURING {
+        return Ok(profile);
+    }
+    let mut needed = vec!["spmm", "matmul"];
+    if recipe.model.starts_with("gat") {
+        needed.push("attention");
+    }
+    for id in needed {
+        if let Some(op) = OPERATIONS.iter().find(|op| op.id == id) {
+            profile = profile_for(op, path, desk)?;
+        }
+    }
+    Ok(profile)
+}
+
+/// How many classes or columns labels have, in words.
+pub fn labels_in_words(labels: Option<&Labels>) -> String {
+    match labels {
+        Some(Labels::Classes { count, .. }) => format!("{count} classes"),
+        Some(Labels::Multi(of)) => format!("{} labels", of.n_cols()),
+        Some(Labels::Targets(of)) => format!("{} numbers", of.n_cols()),
+        None => "no labels".to_owned(),
+    }
+}
