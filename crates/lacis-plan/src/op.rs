@@ -83,9 +83,10 @@ impl From<Function> for Activation {
 }
 
 impl Function {
-    /// Whether the derivative is read off the function's value rather than its argument.
+    /// Whether the derivative is read off the function's value rather than its argument: not where
+    /// both signs of the argument give values above 0.
     pub fn saves_result(self) -> bool {
-        !matches!(self, Function::LeakyRelu(slope) if slope.get() < 0.0)
+        !matches!(self, Function::LeakyRelu(c) | Function::Elu(c) if c.get() < 0.0)
     }
 }
 
