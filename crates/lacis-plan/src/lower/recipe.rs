@@ -255,12 +255,17 @@ impl Cook {
         };
         let (mut at, mut swallowed, mut rest) = (expr.clone(), Vec::new(), Vec::new());
         let mut taken = false;
-        let enter = |cook: &Cook, x: &Expr, swallowed: &mut Vec<Expr>| {
+        let enter = |cook: &Cook, x: &Expr, each: &Each, swallowed: &mut Vec<Expr>| {
             let mut through = Vec::new();
             let inner = cook.inside(x, &mut through)?;
-            let simple = matches!(inner.op(), Op::Map(_) | Op::Bias | Op::Scale(_))
-                && cook.core_below(&inner).is_none();
-            simple.then(|| {
+            // What one pass can still do: a function comes after the bias, and there is one each.
+            let simple = match inner.op() {
+                Op::Map(_) => each.function == Function::Identity && !each.bias,
+                Op::Bias => !each.bias,
+                Op::Scale(_) => true,
+                _ => false,
+            };
+            (simple && cook.core_below(&inner).is_none()).then(|| {
                 swallowed.extend(through);
                 swallowed.push(inner.clone());
                 inner
@@ -285,7 +290,7 @@ impl Cook {
                 _ => break,
             };
             taken = true;
-            match enter(self, &next, &mut swallowed) {
+            match enter(self, &next, &each, &mut swallowed) {
                 Some(inner) => at = inner,
                 None => {
                     swallowed.iter().for_each(|e| self.absorb(e));
