@@ -1,6 +1,6 @@
 //! The ways to compute a layer that are worth a look at the input, and those that are not.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::{RuleSet, Settings};
 use crate::compose::{Chain, Compositions, StopReason, compositions, factors};
@@ -53,7 +53,12 @@ impl Candidates {
                 (all.filter(|(_, names)| known(names)).collect(), true)
             }
         };
-        let mut found = Found { seen: HashSet::new(), all: Vec::new(), stop: StopReason::Complete };
+        let mut found = Found {
+            seen: HashSet::new(),
+            all: Vec::new(),
+            stop: StopReason::Complete,
+            known: HashMap::new(),
+        };
         if !complete {
             found.stop = StopReason::Budget(MOST_FORMS);
         }
@@ -76,6 +81,8 @@ struct Found {
     seen: HashSet<u128>,
     all: Vec<Candidate>,
     stop: StopReason,
+    /// Chains that were bracketed already: forms have many in common.
+    known: HashMap<Chain, Compositions>,
 }
 
 impl Found {
@@ -93,7 +100,9 @@ impl Found {
             .into_iter()
             .map(|root| {
                 let factors = factors(&root);
-                let compositions = compositions(&Chain::new(&factors), budget);
+                let chain = Chain::new(&factors);
+                let known = self.known.entry(chain.clone());
+                let compositions = known.or_insert_with(|| compositions(&chain, budget)).clone();
                 (root, factors, compositions)
             })
             .collect();
