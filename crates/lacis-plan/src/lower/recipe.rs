@@ -23,13 +23,14 @@ pub fn all(
     let mut uses: HashMap<u128, usize> = HashMap::new();
     order.iter().flat_map(Expr::args).for_each(|arg| *uses.entry(arg.id()).or_default() += 1);
     roots.iter().for_each(|root| *uses.entry(root.id()).or_default() += 1);
-    let mut cook = Cook { uses, options, absorbed: HashSet::new() };
+    let mut cook = Cook { uses, options, absorbed: HashSet::new(), once: false };
     let mut recipes = HashMap::new();
     // Who uses comes after what is used: from the end, users decide first.
     for expr in order.iter().rev() {
         if cook.absorbed.contains(&expr.id()) {
             continue;
         }
+        cook.once = options.hoist && expr.is_constant();
         if let Some(recipe) = cook.recipe(expr) {
             recipes.insert(expr.id(), recipe);
         }
@@ -41,6 +42,8 @@ struct Cook {
     uses: HashMap<u128, usize>,
     options: Options,
     absorbed: HashSet<u128>,
+    /// Whether what is being cooked is computed once.
+    once: bool,
 }
 
 /// A product: its core, what scales it, what is added, and what was swallowed to get there.
@@ -88,9 +91,10 @@ impl Cook {
         }
     }
 
-    /// Whether an expression may be computed inside the only one that uses it.
+    /// Whether an expression may be computed inside the only one that uses it: not what is computed
+    /// once inside what is computed in every epoch.
     fn single(&self, expr: &Expr) -> bool {
-        let hoisted = self.options.hoist && expr.is_constant();
+        let hoisted = self.options.hoist && expr.is_constant() && !self.once;
         self.options.fuse && !hoisted && self.uses.get(&expr.id()) == Some(&1)
     }
 
