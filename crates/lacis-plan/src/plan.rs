@@ -460,7 +460,8 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "plan {}: {}", self.id(), self.formula)?;
         for (at, step) in self.steps.iter().enumerate() {
-            writeln!(f, "{:4} {:9?} {}", at + 1, step.phase, step.formula)?;
+            let phase = format!("{:?}", step.phase);
+            writeln!(f, "{:4} {phase:9} {}", at + 1, step.formula)?;
         }
         Ok(())
     }
