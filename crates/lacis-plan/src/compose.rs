@@ -239,11 +239,9 @@ pub fn compositions(chain: &Chain, budget: usize) -> Compositions {
     let mut keep = vec![false; trees.len()];
     let mut by: Vec<Option<(usize, &str)>> = vec![None; trees.len()];
     for ranks in chain.scenarios() {
-        let ranked: Vec<Vec<Primitive>> =
-            primitives.iter().map(|all| all.iter().map(|p| ranked(*p, &ranks)).collect()).collect();
-        let survives = |c: usize| (0..trees.len()).find(|&d| drops(&ranked, d, c));
+        let classes = Classes::new(&primitives, &ranks);
         for c in 0..trees.len() {
-            match survives(c) {
+            match classes.dropped_by(c) {
                 None => keep[c] = true,
                 Some(d) => {
                     let same = primitives[c] == primitives[d];
@@ -277,13 +275,46 @@ fn ranked(primitive: Primitive, ranks: &BTreeMap<usize, usize>) -> Primitive {
     }
 }
 
-/// Whether composition `d` makes `c` superfluous: no more of anything, and less of something or
-/// earlier in the list.
-fn drops(all: &[Vec<Primitive>], d: usize, c: usize) -> bool {
-    if c == d || !matched(&all[d], &all[c]) {
-        return false;
+/// Compositions that need the same, whatever their order: there are thousands of trees but few of
+/// these, and only these are compared with each other.
+struct Classes {
+    /// The class of each composition.
+    of: Vec<usize>,
+    /// The first composition of each class.
+    first: Vec<usize>,
+    /// Whether a class needs no more than another.
+    fits: Vec<Vec<bool>>,
+}
+
+impl Classes {
+    fn new(primitives: &[Vec<Primitive>], ranks: &BTreeMap<usize, usize>) -> Self {
+        let mut number: BTreeMap<Vec<Primitive>, usize> = BTreeMap::new();
+        let (mut of, mut first) = (Vec::new(), Vec::new());
+        for (c, all) in primitives.iter().enumerate() {
+            let mut needs: Vec<Primitive> = all.iter().map(|p| ranked(*p, ranks)).collect();
+            needs.sort_unstable();
+            let class = *number.entry(needs).or_insert(first.len());
+            if class == first.len() {
+                first.push(c);
+            }
+            of.push(class);
+        }
+        let mut all: Vec<(&Vec<Primitive>, usize)> = number.iter().map(|(n, c)| (n, *c)).collect();
+        all.sort_unstable_by_key(|(_, class)| *class);
+        let fits = all.iter().map(|(d, _)| all.iter().map(|(c, _)| matched(d, c)).collect());
+        Classes { fits: fits.collect(), of, first }
     }
-    d < c || !matched(&all[c], &all[d])
+
+    /// The first composition that makes `c` superfluous: it needs no more of anything, and less of
+    /// something or is earlier in the list.
+    fn dropped_by(&self, c: usize) -> Option<usize> {
+        let own = self.of[c];
+        let drops = |class: usize, d: usize| {
+            d != c && self.fits[class][own] && (d < c || !self.fits[own][class])
+        };
+        let found = self.first.iter().enumerate().find(|&(class, &d)| drops(class, d));
+        found.map(|(_, &d)| d)
+    }
 }
 
 /// Whether each of `small` finds its own in `large` that is no cheaper, once-costs among

@@ -189,10 +189,7 @@ pub fn work(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
 
 /// Reads its inputs, writes its outputs.
 fn stream(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
-    let len = |value: &ValueId| {
-        let is_matrix = matches!(plan.values[*value].place, Place::Adjacency(_));
-        if is_matrix { plan.entries_of(*value, sizes) } else { plan.len_of(*value, sizes) }
-    };
+    let len = |value: &ValueId| plan.len_of(*value, sizes);
     let read: usize = step.inputs.iter().map(len).sum::<usize>() * 4;
     let written: usize = step.outputs.iter().map(len).sum::<usize>() * 4;
     let elements = written / 4;
@@ -209,12 +206,6 @@ fn stream(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
         Operator::EachGrad { dropout, .. } => elements * usize::from(dropout.is_some()),
         Operator::Loss(_) => elements,
         _ => 0,
-    };
-    // Nodes times nodes is a diagonal: one number per row.
-    let read = if matches!(step.operator, Operator::DiagonalProduct) {
-        step.inputs.iter().map(|v| sizes.of(plan.values[*v].shape[0])).sum::<usize>() * 4
-    } else {
-        read
     };
     Work::Stream { read, written, hard }
 }

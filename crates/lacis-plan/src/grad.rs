@@ -77,8 +77,9 @@ fn rule(expr: &Expr, g: Option<&Expr>, wanted: &dyn Fn(&Expr) -> bool) -> Grads 
         (Op::Bias, [_, _]) => {
             vec![(0, g.clone()), (1, Expr::new(Op::ColumnSums, vec![g.clone()]))]
         }
-        (Op::Map(f), [_]) => {
-            vec![(0, Expr::new(Op::MapGrad(*f), vec![expr.clone(), g.clone()]))]
+        (Op::Map(f), [x]) => {
+            let saved = if f.saves_result() { expr } else { x };
+            vec![(0, Expr::new(Op::MapGrad(*f), vec![saved.clone(), g.clone()]))]
         }
         (Op::Dropout { .. }, [_]) => vec![(0, Expr::new(expr.op().clone(), vec![g.clone()]))],
         (Op::Concat, parts) => split(parts, g),

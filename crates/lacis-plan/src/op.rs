@@ -83,9 +83,10 @@ impl From<Function> for Activation {
 }
 
 impl Function {
-    /// Whether the derivative is read off the function's value rather than its argument.
+    /// Whether the derivative is read off the function's value rather than its argument: not where
+    /// both signs of the argument give values above 0.
     pub fn saves_result(self) -> bool {
-        !matches!(self, Function::LeakyRelu(slope) if slope.get() < 0.0)
+        !matches!(self, Function::LeakyRelu(c) | Function::Elu(c) if c.get() < 0.0)
     }
 }
 
@@ -388,9 +389,10 @@ impl Op {
             },
             (Op::MapGrad(_), [y, g]) => same(self, y, g).map(|()| (g.shape(), Kind::Dense)),
             (Op::ScaleBy, [_, x]) => Ok((x.shape(), x.kind())),
-            (Op::Scale(_) | Op::Map(_) | Op::Dropout { .. } | Op::Layer(_) | Op::LayerGrad(_), [x]) => {
-                Ok((x.shape(), x.kind()))
-            }
+            (
+                Op::Scale(_) | Op::Map(_) | Op::Dropout { .. } | Op::Layer(_) | Op::LayerGrad(_),
+                [x],
+            ) => Ok((x.shape(), x.kind())),
             (Op::Concat, parts) => concat_shape(parts),
             (Op::Columns { from, width }, [x]) => match from + width <= x.width() {
                 true => Ok(([x.rows(), Dim::Width(*width)], Kind::Dense)),

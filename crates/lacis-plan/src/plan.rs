@@ -303,10 +303,14 @@ impl Plan {
 
     /// Numbers that a value holds.
     pub fn len_of(&self, value: ValueId, sizes: &Sizes) -> usize {
-        let value = &self.values[value];
-        match value.place {
-            Place::Entries { of, .. } => self.entries_of(of, sizes),
-            _ => sizes.of(value.shape[0]) * sizes.of(value.shape[1]),
+        let Value { shape, place, .. } = &self.values[value];
+        match (place, shape) {
+            (Place::Entries { .. } | Place::Adjacency(_) | Place::Matrix(_), _) => {
+                self.entries_of(value, sizes)
+            }
+            // Nodes times nodes is a diagonal: one number per row.
+            (_, [Dim::Nodes(_), Dim::Nodes(_)]) => sizes.of(shape[0]),
+            _ => sizes.of(shape[0]) * sizes.of(shape[1]),
         }
     }
 
@@ -343,56 +347,121 @@ impl Plan {
         self.slot_lens(sizes).iter().sum::<usize>() * size_of::<f32>()
     }
 
-    /// Whether every step reads only what is there: computed before, and not overwritten since.
+    /// Whether every step reads only what is there: computed before, and not overwritten since, in
+    /// the first iteration and in those after it.
     ///
     /// # Errors
     /// The first step that does not.
     pub fn check(&self) -> Result<()> {
-        let mut holder: Vec<Option<ValueId>> = vec![None; self.slots];
+        self.check_values()?;
+        let mut memory = Memory { holder: vec![None; self.slots], matrices: HashSet::new() };
         let mut made: HashSet<ValueId> = HashSet::new();
-        let bad = |at: usize, problem: String| {
-            Err(Error::argument(format!("plan, step {}", at + 1), problem))
-        };
         for (at, step) in self.steps.iter().enumerate() {
-            for &value in step.inputs.iter().chain(&step.outputs) {
-                if value >= self.values.len() {
-                    return bad(at, format!("there is no value {value}"));
-                }
+            self.check_step(step, &mut memory).map_err(|problem| bad_step(at, problem))?;
+            if let Some(twice) = step.outputs.iter().find(|&&output| !made.insert(output)) {
+                return Err(bad_step(at, format!("value {twice} is computed twice")));
             }
-            for &input in &step.inputs {
-                let base = self.base(input);
-                let Some(slot) = self.slot_of(base) else { continue };
-                if holder.get(slot).copied().flatten() != Some(base) {
-                    let name = &self.values[input].formula;
-                    return bad(
-                        at,
-                        format!("value {input} ({name}) is not in slot {slot} any more"),
-                    );
-                }
+        }
+        let again = self.steps.iter().enumerate().filter(|(_, step)| step.phase != Phase::Once);
+        for (at, step) in again {
+            self.check_step(step, &mut memory).map_err(|problem| bad_step(at, problem))?;
+        }
+        memory.check(self, self.result).map_err(|problem| Error::argument("plan, result", problem))
+    }
+
+    /// Whether values stand on earlier ones, and names on something.
+    fn check_values(&self) -> Result<()> {
+        for (id, value) in self.values.iter().enumerate() {
+            let fits = match value.place {
+                Place::View { of, .. } | Place::Entries { of, .. } => of < id,
+                Place::Param(param) => param < self.params.len(),
+                _ => true,
+            };
+            if !fits {
+                let problem = format!("{:?} is not there", value.place);
+                return Err(Error::argument(format!("plan, value {id}"), problem));
             }
-            for &output in &step.outputs {
-                let base = self.base(output);
-                match self.slot_of(base) {
-                    Some(slot) if slot >= self.slots => {
-                        return bad(at, format!("there is no slot {slot}"));
-                    }
-                    Some(slot) => holder[slot] = Some(base),
-                    None => {}
-                }
-                if !made.insert(output) {
-                    return bad(at, format!("value {output} is computed twice"));
-                }
+        }
+        match self.result < self.values.len() {
+            true => Ok(()),
+            false => Err(Error::argument("plan, result", format!("no value {}", self.result))),
+        }
+    }
+
+    fn check_step(&self, step: &Step, memory: &mut Memory) -> std::result::Result<(), String> {
+        let all = step.inputs.iter().chain(&step.outputs);
+        if let Some(value) = all.clone().find(|&&value| value >= self.values.len()) {
+            return Err(format!("there is no value {value}"));
+        }
+        step.inputs.iter().try_for_each(|&input| memory.check(self, input))?;
+        for (at, &output) in step.outputs.iter().enumerate() {
+            if let Place::Matrix(matrix) = self.values[output].place {
+                memory.matrices.insert(matrix);
+            }
+            let Some(slot) = self.slot_of(output) else { continue };
+            let Some(holder) = memory.holder.get_mut(slot) else {
+                return Err(format!("there is no slot {slot}"));
+            };
+            *holder = Some(output);
+            let here = |&other: &ValueId| self.slot_of(other) == Some(slot);
+            if step.outputs[..at].iter().any(here) {
+                return Err(format!("two results are in slot {slot}"));
+            }
+            let read = step.inputs.iter().enumerate().filter(|(_, input)| here(input));
+            if let Some((place, _)) = read.into_iter().find(|(place, _)| !step.may_replace(*place))
+            {
+                return Err(format!("input {place} is overwritten while it is read"));
             }
         }
         Ok(())
     }
 }
 
+impl Step {
+    /// Whether the result may be written over this input.
+    fn may_replace(&self, input: usize) -> bool {
+        match self.operator {
+            Operator::Spmm { ending, .. } | Operator::Gemm { ending, .. } => {
+                ending.accumulate && input + 1 == self.inputs.len()
+            }
+            Operator::Each(_) | Operator::EachGrad { .. } | Operator::Loss(_) => input == 0,
+            _ => false,
+        }
+    }
+}
+
+/// What is where while a plan runs.
+struct Memory {
+    holder: Vec<Option<ValueId>>,
+    matrices: HashSet<usize>,
+}
+
+impl Memory {
+    /// Whether a value can be read.
+    fn check(&self, plan: &Plan, value: ValueId) -> std::result::Result<(), String> {
+        let (base, name) = (plan.base(value), &plan.values[value].formula);
+        let there = match (plan.slot_of(base), plan.values[base].place) {
+            (Some(slot), _) => self.holder.get(slot) == Some(&Some(base)),
+            (None, Place::Matrix(matrix)) => self.matrices.contains(&matrix),
+            _ => true,
+        };
+        match there {
+            true => Ok(()),
+            false => Err(format!("value {value} ({name}) is not there, or not any more")),
+        }
+    }
+}
+
+fn bad_step(at: usize, problem: String) -> Error {
+    Error::argument(format!("plan, step {}", at + 1), problem)
+}
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "plan {}: {}", self.id(), self.formula)?;
         for (at, step) in self.steps.iter().enumerate() {
-            writeln!(f, "{:4} {:9?} {}", at + 1, step.phase, step.formula)?;
+            let phase = format!("{:?}", step.phase);
+            writeln!(f, "{:4} {phase:9} {}", at + 1, step.formula)?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use crate::dim::Dim;
 use crate::expr::{self, Expr, Kind, mul};
-use crate::op::{Attention, Graph, Op, Scores};
+use crate::op::{Adjacency, Attention, Graph, Op, Scores};
 
 /// An equality that may be used from left to right.
 pub struct Rule {
@@ -74,7 +74,7 @@ pub static RULES: &[Rule] = &[
         name: "horner",
         from: "Σ (N^k·X)·W_k",
         to: "N·(… N·(X·W_K) + X·W_{K-1} …) + X·W_0",
-        when: "all powers are of one N",
+        when: "all powers are of one N, and a level's rows are the next one's too",
         apply: horner,
         example: || {
             let x = expr::features(6);
@@ -230,8 +230,9 @@ fn terms(expr: &Expr) -> Vec<Expr> {
 /// One hop of a power: the diagonals and the adjacency of a level.
 type Hop = Vec<Expr>;
 
-/// `N_{k-1}·…·N_0·X` taken apart: hops from the first on, and `X`.
-fn hops(expr: &Expr) -> (BTreeMap<u16, Hop>, Expr) {
+/// `N_{k-1}·…·N_0·X` taken apart: hops from the first on, and `X`; nothing where a diagonal is left
+/// that belongs to no hop.
+fn hops(expr: &Expr) -> Option<(BTreeMap<u16, Hop>, Expr)> {
     let mut of: BTreeMap<u16, Hop> = BTreeMap::new();
     let mut at = expr.clone();
     let mut pending: Hop = Vec::new();
@@ -267,7 +268,22 @@ fn hops(expr: &Expr) -> (BTreeMap<u16, Hop>, Expr) {
             at = x.clone();
         }
     }
-    (of, at)
+    pending.is_empty().then_some((of, at))
+}
+
+/// A hop as it would be at level 0: equal for equal matrices.
+fn at_first_level(hop: &Hop, level: u16) -> Hop {
+    let lowered = |expr: &Expr| match expr.op() {
+        Op::Adjacency(a) => {
+            let lower = Adjacency { level: a.level - level, ..*a };
+            Some(Expr::new(Op::Adjacency(lower), vec![]))
+        }
+        Op::Degrees { graph, level: own, half_power } => {
+            Some(expr::degrees(*graph, own - level, *half_power))
+        }
+        _ => None,
+    };
+    hop.iter().map(|factor| factor.replace(&lowered)).collect()
 }
 
 fn horner(expr: &Expr) -> Option<Expr> {
@@ -278,13 +294,20 @@ fn horner(expr: &Expr) -> Option<Expr> {
     let Dim::Nodes(last) = expr.rows() else { return None };
     let mut weights: BTreeMap<usize, Expr> = BTreeMap::new();
     let (mut longest, mut source): (BTreeMap<u16, Hop>, Option<Expr>) = Default::default();
+    let mut matrix: Option<Hop> = None;
     for term in &terms {
         let (Op::Mul, [power, w]) = (term.op(), term.args()) else { return None };
         let power = match (power.op(), power.args()) {
             (Op::Top { .. }, [x]) => x,
             _ => power,
         };
-        let (of, x) = hops(power);
+        let (of, x) = hops(power)?;
+        for (&level, hop) in &of {
+            let hop = at_first_level(hop, level);
+            if matrix.get_or_insert_with(|| hop.clone()) != &hop {
+                return None;
+            }
+        }
         if source.get_or_insert_with(|| x.clone()) != &x || w.kind() != Kind::Dense {
             return None;
         }

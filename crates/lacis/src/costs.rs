@@ -22,29 +22,31 @@ pub struct Measured<'a>(pub &'a Profile);
 impl Costs for Measured<'_> {
     fn seconds(&self, work: &Work) -> Option<f64> {
         let profile = self.0;
-        Some(STEP + match *work {
-            Work::Spmm { shape, width, valued, extreme } => {
-                let reduce = if extreme { Reduce::Max } else { Reduce::Sum };
-                let point = spmm_point(shape, width, valued, reduce);
-                // Rows without entries are written too.
-                profile.predict("spmm", &point) + self.stream(0, shape[0] * width * 4) * 0.25
-            }
-            Work::Gemm { form, sizes } => profile.predict("matmul", &gemm_point(form, sizes)),
-            Work::Attention { shape, heads, width, backward } => {
-                let point = Point { n: 0, ..Point::sparse(shape, width, DType::F32) };
-                let once = profile.predict("attention", &point);
-                // Scores cost by heads; measured ones had few.
-                let scores = (shape[2] * heads) as f64 * HARD;
-                if backward { 2.5 * (once + scores) } else { once + scores }
-            }
-            Work::SparseTransposed { shape: [_, cols, entries], width } => {
-                let point = spmm_point([cols, cols, entries], width, true, Reduce::Sum);
-                1.5 * profile.predict("spmm", &point)
-            }
-            Work::Stream { read, written, hard } => {
-                self.stream(read, written) + hard as f64 * HARD
-            }
-        })
+        Some(
+            STEP + match *work {
+                Work::Spmm { shape, width, valued, extreme } => {
+                    let reduce = if extreme { Reduce::Max } else { Reduce::Sum };
+                    let point = spmm_point(shape, width, valued, reduce);
+                    // Rows without entries are written too.
+                    profile.predict("spmm", &point) + self.stream(0, shape[0] * width * 4) * 0.25
+                }
+                Work::Gemm { form, sizes } => profile.predict("matmul", &gemm_point(form, sizes)),
+                Work::Attention { shape, heads, width, backward } => {
+                    let point = Point { n: 0, ..Point::sparse(shape, width, DType::F32) };
+                    let once = profile.predict("attention", &point);
+                    // Scores cost by heads; measured ones had few.
+                    let scores = (shape[2] * heads) as f64 * HARD;
+                    if backward { 2.5 * (once + scores) } else { once + scores }
+                }
+                Work::SparseTransposed { shape: [_, cols, entries], width } => {
+                    let point = spmm_point([cols, cols, entries], width, true, Reduce::Sum);
+                    1.5 * profile.predict("spmm", &point)
+                }
+                Work::Stream { read, written, hard } => {
+                    self.stream(read, written) + hard as f64 * HARD
+                }
+            },
+        )
     }
 }
 

@@ -203,9 +203,7 @@ impl Executor {
             Operator::AttentionGrad(attention) => {
                 self.attend_grad(step, &attention, context, params)
             }
-            Operator::Extreme(_) | Operator::ExtremeGrad(_) => {
-                self.extreme(step, context, params)
-            }
+            Operator::Extreme(_) | Operator::ExtremeGrad(_) => self.extreme(step, context, params),
             Operator::Norm { kind, key } => self.norm(step, (kind, key), context, params),
             Operator::NormGrad { kind, key } => self.norm_grad(step, (kind, key), context, params),
             Operator::Readout(_) | Operator::ReadoutGrad(_) => self.readout(step, context, params),

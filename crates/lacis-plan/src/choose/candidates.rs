@@ -1,10 +1,10 @@
 //! The ways to compute a layer that are worth a look at the input, and those that are not.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::backward::{bracketings, units};
 use super::{RuleSet, Settings};
-use crate::compose::{Chain, StopReason, compositions, factors};
+use crate::compose::{Chain, Compositions, StopReason, compositions, factors};
 use crate::expr::{Expr, Kind};
 use crate::op::Op;
 use crate::rules::{forms, inner_nodes};
@@ -56,7 +56,12 @@ impl Candidates {
                 (all.filter(|(_, names)| known(names)).collect(), true)
             }
         };
-        let mut found = Found { seen: HashSet::new(), all: Vec::new(), stop: StopReason::Complete };
+        let mut found = Found {
+            seen: HashSet::new(),
+            all: Vec::new(),
+            stop: StopReason::Complete,
+            known: HashMap::new(),
+        };
         if !complete {
             found.stop = StopReason::Budget(MOST_FORMS);
         }
@@ -79,6 +84,8 @@ struct Found {
     seen: HashSet<u128>,
     all: Vec<Candidate>,
     stop: StopReason,
+    /// Chains that were bracketed already: forms have many in common.
+    known: HashMap<Chain, Compositions>,
 }
 
 impl Found {
@@ -91,8 +98,10 @@ impl Found {
 
     /// All bracketings of a form's chains.
     fn add_form(&mut self, form: &Expr, budget: usize) {
-        let chains: Vec<Bracketed> =
-            chains(form).into_iter().map(|root| Bracketed::new(root, budget)).collect();
+        let chains: Vec<Bracketed> = chains(form)
+            .into_iter()
+            .map(|root| Bracketed::new(root, budget, &mut self.known))
+            .collect();
         for chain in &chains {
             if let StopReason::Budget(_) = chain.stop {
                 self.stop = chain.stop;
@@ -147,14 +156,15 @@ struct Bracketed {
 }
 
 impl Bracketed {
-    fn new(root: Expr, budget: usize) -> Self {
+    fn new(root: Expr, budget: usize, known: &mut HashMap<Chain, Compositions>) -> Self {
         let factors = factors(&root);
         if factors.len() > LONG {
             // A normalised adjacency stays together: it is applied factor by factor.
             let kept = bracketings(&units(&factors));
             return Bracketed { root, kept, pruned: vec![], stop: StopReason::Budget(LONG) };
         }
-        let found = compositions(&Chain::new(&factors), budget);
+        let chain = Chain::new(&factors);
+        let found = known.entry(chain.clone()).or_insert_with(|| compositions(&chain, budget));
         let pruned = found.pruned.iter().map(|p| (p.tree.build(&factors), p.by.clone())).collect();
         let kept = found.kept.iter().map(|tree| tree.build(&factors)).collect();
         Bracketed { root, kept, pruned, stop: found.stop }

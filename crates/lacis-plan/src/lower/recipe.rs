@@ -23,13 +23,14 @@ pub fn all(
     let mut uses: HashMap<u128, usize> = HashMap::new();
     order.iter().flat_map(Expr::args).for_each(|arg| *uses.entry(arg.id()).or_default() += 1);
     roots.iter().for_each(|root| *uses.entry(root.id()).or_default() += 1);
-    let mut cook = Cook { uses, options, absorbed: HashSet::new() };
+    let mut cook = Cook { uses, options, absorbed: HashSet::new(), once: false };
     let mut recipes = HashMap::new();
     // Who uses comes after what is used: from the end, users decide first.
     for expr in order.iter().rev() {
         if cook.absorbed.contains(&expr.id()) {
             continue;
         }
+        cook.once = options.hoist && expr.is_constant();
         if let Some(recipe) = cook.recipe(expr) {
             recipes.insert(expr.id(), recipe);
         }
@@ -41,6 +42,8 @@ struct Cook {
     uses: HashMap<u128, usize>,
     options: Options,
     absorbed: HashSet<u128>,
+    /// Whether what is being cooked is computed once.
+    once: bool,
 }
 
 /// A product: its core, what scales it, what is added, and what was swallowed to get there.
@@ -88,9 +91,10 @@ impl Cook {
         }
     }
 
-    /// Whether an expression may be computed inside the only one that uses it.
+    /// Whether an expression may be computed inside the only one that uses it: not what is computed
+    /// once inside what is computed in every epoch.
     fn single(&self, expr: &Expr) -> bool {
-        let hoisted = self.options.hoist && expr.is_constant();
+        let hoisted = self.options.hoist && expr.is_constant() && !self.once;
         self.options.fuse && !hoisted && self.uses.get(&expr.id()) == Some(&1)
     }
 
@@ -158,7 +162,10 @@ impl Cook {
         let owned = |e: &Expr| {
             // A view's slot is somebody else's, and leaves are nobody's.
             let computed = !e.args().is_empty()
-                && !matches!(e.op(), Op::Top { .. } | Op::Columns { .. } | Op::Layer(_) | Op::LayerGrad(_));
+                && !matches!(
+                    e.op(),
+                    Op::Top { .. } | Op::Columns { .. } | Op::Layer(_) | Op::LayerGrad(_)
+                );
             self.single(e) && computed && e.kind() == Kind::Dense
         };
         for (product, other) in [(q, p), (p, q)] {
@@ -255,12 +262,17 @@ impl Cook {
         };
         let (mut at, mut swallowed, mut rest) = (expr.clone(), Vec::new(), Vec::new());
         let mut taken = false;
-        let enter = |cook: &Cook, x: &Expr, swallowed: &mut Vec<Expr>| {
+        let enter = |cook: &Cook, x: &Expr, each: &Each, swallowed: &mut Vec<Expr>| {
             let mut through = Vec::new();
             let inner = cook.inside(x, &mut through)?;
-            let simple = matches!(inner.op(), Op::Map(_) | Op::Bias | Op::Scale(_))
-                && cook.core_below(&inner).is_none();
-            simple.then(|| {
+            // What one pass can still do: a function comes after the bias, and there is one each.
+            let simple = match inner.op() {
+                Op::Map(_) => each.function == Function::Identity && !each.bias,
+                Op::Bias => !each.bias,
+                Op::Scale(_) => true,
+                _ => false,
+            };
+            (simple && cook.core_below(&inner).is_none()).then(|| {
                 swallowed.extend(through);
                 swallowed.push(inner.clone());
                 inner
@@ -285,7 +297,7 @@ impl Cook {
                 _ => break,
             };
             taken = true;
-            match enter(self, &next, &mut swallowed) {
+            match enter(self, &next, &each, &mut swallowed) {
                 Some(inner) => at = inner,
                 None => {
                     swallowed.iter().for_each(|e| self.absorb(e));
@@ -302,7 +314,9 @@ impl Cook {
     /// Whether a product would be computed with what is above it.
     fn core_below(&self, expr: &Expr) -> Option<()> {
         let mut at = expr.clone();
-        while let (Op::Map(_) | Op::Bias | Op::Layer(_) | Op::LayerGrad(_), [x, ..]) = (at.op(), at.args()) {
+        while let (Op::Map(_) | Op::Bias | Op::Layer(_) | Op::LayerGrad(_), [x, ..]) =
+            (at.op(), at.args())
+        {
             if !self.single(x) {
                 return None;
             }

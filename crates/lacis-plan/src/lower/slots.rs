@@ -6,7 +6,7 @@ use crate::dim::Dim;
 use crate::plan::{Each, Operator, Phase, Place, Plan, Step, ValueId};
 
 /// Gives every computed value a slot, such that values that live at the same time have different
-/// ones. What is computed once, and what is updated from, keeps its slot to the end.
+/// ones. What is computed once and read in every epoch keeps its slot to the end.
 pub fn assign(plan: &mut Plan) {
     let last = last_uses(plan);
     let mut free: Vec<(usize, [Dim; 2])> = Vec::new();
@@ -87,9 +87,12 @@ fn last_uses(plan: &Plan) -> HashMap<ValueId, usize> {
             }
         }
     }
-    let kept = plan.steps.iter().filter(|step| step.phase == Phase::Once);
-    for output in kept.flat_map(|step| &step.outputs) {
-        last.insert(plan.base(*output), usize::MAX);
+    let first = plan.steps.iter().take_while(|step| step.phase == Phase::Once).count();
+    for output in plan.steps[..first].iter().flat_map(|step| &step.outputs) {
+        let last = last.entry(plan.base(*output)).or_insert(0);
+        if *last >= first {
+            *last = usize::MAX;
+        }
     }
     last.insert(plan.base(plan.result), usize::MAX);
     last

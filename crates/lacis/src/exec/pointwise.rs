@@ -6,9 +6,9 @@ use lacis_kernels::dropout::Dropout;
 use lacis_kernels::elementwise::{Backward, Forward, Saved, column_sums};
 use lacis_kernels::loss::Grad;
 use lacis_kernels::norm::{self, Norm, Scaling};
-use lacis_kernels::segment::reduce;
 use lacis_kernels::segment::Segments;
 use lacis_kernels::segment::backward::Backward as SegmentBackward;
+use lacis_kernels::segment::reduce;
 use lacis_plan::Dim;
 use lacis_plan::op::{Function, NormKind, Number};
 use lacis_plan::plan::{Each, Operator, Step, ValueId};
@@ -99,7 +99,8 @@ impl Executor {
             Backward::new(self.mat(step.inputs[0], context, params)?)
         };
         let saved = self.mat(step.inputs[1], context, params)?;
-        let saved = if function == Function::Identity { Saved::Nothing } else { Saved::Output(saved) };
+        let saved =
+            if function == Function::Identity { Saved::Nothing } else { Saved::Output(saved) };
         pass = pass.activated(function.into(), saved)?;
         if let Some(dropout) = dropout {
             let rows = self.plan.values[step.outputs[0]].shape[0];

@@ -60,11 +60,7 @@ impl Kernels {
 
 /// A sparse product as the profile knows it.
 pub(crate) fn spmm_point(shape: [usize; 3], width: usize, valued: bool, reduce: Reduce) -> Point {
-    Point {
-        weighted: valued,
-        reduce: Some(reduce),
-        ..Point::sparse(shape, width, DType::F32)
-    }
+    Point { weighted: valued, reduce: Some(reduce), ..Point::sparse(shape, width, DType::F32) }
 }
 
 /// A dense product as the profile knows it: rows are nodes, and along them it sums where the first

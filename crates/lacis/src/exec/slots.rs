@@ -80,9 +80,7 @@ impl Executor {
     ) -> Result<Mat<'e>> {
         let [rows, cols] = self.shape(value, context);
         match self.plan.values[value].place {
-            Place::Slot(slot) => {
-                Mat::new(&self.slots.get(slot)[..rows * cols], rows, cols, cols)
-            }
+            Place::Slot(slot) => Mat::new(&self.slots.get(slot)[..rows * cols], rows, cols, cols),
             Place::Param(param) => {
                 let dense = params.get(param);
                 Mat::new(dense.data(), dense.n_rows(), dense.n_cols(), dense.stride())

@@ -36,7 +36,8 @@ pub fn layer(build: &mut Build, config: &Config, x: &Expr, place: Place) -> Expr
         let b = build.bias(name("bias"), outputs, fan);
         let layer = build.layer();
         // Sparse features are multiplied first: a sum of sparse matrices would fill in.
-        let product = if sparse && i == 0 { summed(build, &a, &(x * w), eps.as_ref()) } else { y * w };
+        let product =
+            if sparse && i == 0 { summed(build, &a, &(x * w), eps.as_ref()) } else { y * w };
         y = product.biased(&b).in_layer(layer);
         if i + 1 < config.mlp_layers {
             y = y.map(Activation::Relu);

@@ -23,9 +23,10 @@ fn stored_shape(spec: &ParamSpec) -> Vec<usize> {
 fn to_stored(spec: &ParamSpec, value: &Dense) -> Result<Tensor> {
     let [rows, cols] = spec.shape;
     let numbers: Vec<f32> = match spec.stored {
-        Stored::Transposed => {
-            (0..cols).flat_map(|j| (0..rows).map(move |i| (i, j))).map(|(i, j)| value.row(i)[j]).collect()
-        }
+        Stored::Transposed => (0..cols)
+            .flat_map(|j| (0..rows).map(move |i| (i, j)))
+            .map(|(i, j)| value.row(i)[j])
+            .collect(),
         _ => value.rows().flatten().copied().collect(),
     };
     Tensor::new(&stored_shape(spec), numbers)
@@ -124,9 +125,8 @@ impl Trainer<'_> {
     pub fn restore(&mut self, mut tensors: Tensors) -> Result<()> {
         let number = |tensors: &Tensors, key: &str| {
             let text = tensors.metadata().get(key).cloned().unwrap_or_default();
-            text.parse::<u64>().map_err(|_| {
-                Error::argument("checkpoint", format!("has no number called '{key}'"))
-            })
+            text.parse::<u64>()
+                .map_err(|_| Error::argument("checkpoint", format!("has no number called '{key}'")))
         };
         let (epoch, steps) = (number(&tensors, "epoch")?, number(&tensors, "steps")?);
         let plan = self.chosen.plan.id();

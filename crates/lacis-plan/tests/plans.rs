@@ -1,0 +1,307 @@
+//! Plans compute what their formulas say, whatever the planner may use, and keep their order.
+
+use lacis_plan::choose::{Chosen, Network, RuleSet, SAVINGS, Settings, choose, with_candidate};
+use lacis_plan::cost::Analytic;
+use lacis_plan::expr::{features, param};
+use lacis_plan::grad::gradients;
+use lacis_plan::op::LossKind;
+use lacis_plan::plan::{Operator, Phase, Place};
+use lacis_plan::{Expr, Op, Plan, Sizes};
+
+use lacis_core::reference::Activation;
+
+use crate::eval::{M, World, assert_same, eval};
+use crate::nets::{self, Case};
+use crate::run::run;
+
+/// What the formulas themselves give.
+struct Truth {
+    worlds: [World; 2],
+    found: Vec<(M, f64, Vec<M>)>,
+}
+
+impl Truth {
+    fn of(case: &Case, nested: bool) -> Truth {
+        let (first, mut second) = (case.world(nested, 5), case.world(nested, 5));
+        second = second.with_params([&case.network.result], 6);
+        let worlds = [first, second];
+        let grads = gradients(&case.loss(), &case.network.params);
+        let found = worlds.iter().map(|world| {
+            let result = eval(&case.network.result, world).dense();
+            let loss = eval(&case.loss(), world).dense().at(0, 0);
+            let grads = grads.iter().flatten().map(|grad| eval(grad, world).dense());
+            (result, loss, grads.collect())
+        });
+        Truth { found: found.collect(), worlds }
+    }
+
+    fn check(&self, case: &Case, plan: &Plan, what: &str) {
+        plan.check().unwrap_or_else(|e| panic!("{what}: {e}\n{plan}"));
+        let what = format!("{}, {what}:\n{plan}", case.name);
+        let outcomes = run(plan, &[&self.worlds[0], &self.worlds[1]]);
+        for (outcome, (result, loss, grads)) in outcomes.iter().zip(&self.found) {
+            assert_same(&outcome.result, result, &format!("result of {what}"));
+            assert!((outcome.loss.unwrap() - loss).abs() < 1e-9, "loss of {what}");
+            assert_eq!(outcome.grads.len(), grads.len(), "{what}");
+            for (at, grad) in grads.iter().enumerate() {
+                let name = &plan.params[at].name;
+                assert_same(&outcome.grads[&at], grad, &format!("gradient of {name} in {what}"));
+            }
+        }
+    }
+}
+
+fn settings() -> Vec<Settings> {
+    let mut all = vec![Settings::default(), Settings { batches: true, ..Settings::default() }];
+    for rules in [RuleSet::All, RuleSet::Sensei] {
+        all.push(Settings { rules, without: vec!["all".to_owned()], ..Settings::default() });
+    }
+    all.push(Settings { rules: RuleSet::Sensei, ..Settings::default() });
+    for saving in SAVINGS {
+        all.push(Settings { without: vec![(*saving).to_owned()], ..Settings::default() });
+    }
+    all
+}
+
+fn planned(case: &Case, sizes: &Sizes, settings: &Settings) -> Chosen {
+    choose(&case.network, sizes, &Analytic::default(), settings)
+        .unwrap_or_else(|e| panic!("{}: {e}", case.name))
+}
+
+/// Sizes that make other things cheap than those of the small worlds do.
+fn imagined(case: &Case, nodes: usize, degree: usize) -> Sizes {
+    let mut sizes = Sizes::whole(case.levels, nodes, nodes * degree);
+    sizes.graphs = 3;
+    sizes.feature_entries = if case.sparse { nodes } else { 0 };
+    sizes
+}
+
+#[test]
+fn plans_compute_what_their_formulas_say() {
+    for case in nets::all() {
+        for nested in [false, true] {
+            let truth = Truth::of(&case, nested);
+            // A whole graph is levels of one size: a few settings are enough.
+            let few = if nested { usize::MAX } else { 3 };
+            for settings in settings().into_iter().take(few) {
+                let chosen = planned(&case, &truth.worlds[0].sizes(), &settings);
+                truth.check(&case, &chosen.plan, &format!("{settings:?}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn plans_for_other_sizes_compute_the_same() {
+    for case in nets::all() {
+        let truth = Truth::of(&case, true);
+        for (nodes, degree) in [(100_000, 2), (1000, 500), (10_000_000, 30)] {
+            let sizes = imagined(&case, nodes, degree);
+            let chosen = planned(&case, &sizes, &Settings::default());
+            truth.check(&case, &chosen.plan, &format!("{nodes} nodes, {degree} each"));
+        }
+    }
+}
+
+#[test]
+fn every_candidate_computes_the_same() {
+    for case in nets::all() {
+        let truth = Truth::of(&case, true);
+        let sizes = truth.worlds[0].sizes();
+        let settings = Settings::default();
+        let chosen = planned(&case, &sizes, &settings);
+        for (layer, candidates) in chosen.layers.iter().enumerate() {
+            assert_eq!(candidates.enumerated, candidates.all.len());
+            let kept = candidates.kept();
+            for index in kept.iter().copied().step_by(kept.len().div_ceil(15)) {
+                let plan = with_candidate(
+                    (&case.network, &chosen),
+                    (layer, index),
+                    (&sizes, &Analytic::default()),
+                    &settings,
+                );
+                let formula = &candidates.all[index].formula;
+                truth.check(&case, &plan.unwrap(), &format!("layer {layer} as {formula}"));
+            }
+        }
+        let costs = (&sizes, &Analytic::default() as &dyn lacis_plan::cost::Costs);
+        let missing = with_candidate((&case.network, &chosen), (0, 9999), costs, &settings);
+        assert!(missing.is_err());
+    }
+}
+
+#[test]
+fn the_same_inputs_give_the_same_plan_and_it_survives_json() {
+    for case in nets::all() {
+        let sizes = imagined(&case, 10_000, 10);
+        let plan = planned(&case, &sizes, &Settings::default()).plan;
+        let again = planned(&case, &sizes, &Settings::default()).plan;
+        assert_eq!(plan, again, "{}", case.name);
+        assert_eq!(plan.id(), again.id());
+        let text = serde_json::to_string(&plan).unwrap();
+        let back: Plan = serde_json::from_str(&text).unwrap();
+        assert_eq!(back, plan, "{}", case.name);
+        assert_eq!(back.id(), plan.id());
+    }
+}
+
+#[test]
+fn inference_needs_no_backward_pass() {
+    for case in nets::all() {
+        let truth = Truth::of(&case, true);
+        let network = Network { loss: None, ..case.network.clone() };
+        let sizes = truth.worlds[0].sizes();
+        let chosen = choose(&network, &sizes, &Analytic::default(), &Settings::default()).unwrap();
+        chosen.plan.check().unwrap();
+        let early = |phase| matches!(phase, Phase::Once | Phase::Forward);
+        assert!(chosen.plan.steps.iter().all(|step| early(step.phase)), "{}", case.name);
+        let outcomes = run(&chosen.plan, &[&truth.worlds[0], &truth.worlds[1]]);
+        for (outcome, (result, _, _)) in outcomes.iter().zip(&truth.found) {
+            assert_same(&outcome.result, result, case.name);
+            assert!(outcome.loss.is_none() && outcome.grads.is_empty());
+        }
+    }
+}
+
+/// Functions of functions, biases of functions: what no single pass over elements computes.
+#[test]
+fn passes_over_elements_take_only_what_fits() {
+    let (x, w, b) = (features(nets::WIDTH), param("W", nets::WIDTH, 3), param("b", 1, 3));
+    let (relu, tanh, elu) = (Activation::Relu, Activation::Tanh, Activation::Elu(-0.5));
+    let y = || &x * &w;
+    let results = [
+        y().map(relu).map(tanh),
+        y().map(tanh).biased(&b),
+        y().biased(&b).biased(&b),
+        y().map(tanh).biased(&b).map(relu).dropout(0.5, 1).dropout(0.25, 2),
+        y().scaled(0.5).biased(&b).map(elu).scaled(2.0).map(tanh).scaled(3.0).dropout(0.5, 1),
+        (y().map(relu) + y().map(tanh).scaled(0.5)).biased(&b),
+        (y().scaled(0.25) + y().map(tanh)).map(relu),
+        y().dropout(0.5, 1).map(tanh).dropout(0.5, 2).map(relu).biased(&b),
+        y().map(tanh).in_layer(3).map(relu).in_layer(4).biased(&b),
+        x.map(relu) * &w,
+        x.dropout(0.5, 7).map(relu) * &w,
+        (&x * &(&w * &(w.t() * &w))).map(relu),
+        (&(y().t() * y()).t() * &w.t()).t(),
+    ];
+    for result in results {
+        result.check().unwrap();
+        let all = Expr::sorted(std::slice::from_ref(&result));
+        let params = all.iter().filter(|e| matches!(e.op(), Op::Param { .. })).cloned().collect();
+        let network = Network { result, loss: Some(LossKind::Squares), params };
+        let case = Case { name: "elements", network, levels: 2, sparse: false };
+        let truth = Truth::of(&case, false);
+        for settings in settings() {
+            let chosen = planned(&case, &truth.worlds[0].sizes(), &settings);
+            truth.check(&case, &chosen.plan, &format!("{settings:?}"));
+        }
+    }
+}
+
+fn small_plan() -> Plan {
+    let case = &nets::all()[0];
+    let sizes = imagined(case, 1000, 10);
+    planned(case, &sizes, &Settings::default()).plan
+}
+
+#[test]
+fn a_plan_whose_steps_are_swapped_is_found() {
+    let plan = small_plan();
+    let mut found = 0;
+    for at in 0..plan.steps.len() {
+        for other in at + 1..plan.steps.len() {
+            let reads = |step: usize| &plan.steps[step].inputs;
+            let depends = plan.steps[at]
+                .outputs
+                .iter()
+                .any(|o| reads(other).iter().any(|&i| plan.base(i) == *o));
+            if depends {
+                let mut bad = plan.clone();
+                bad.steps.swap(at, other);
+                assert!(bad.check().is_err(), "steps {at} and {other} swapped\n{plan}");
+                found += 1;
+            }
+        }
+    }
+    assert!(found > 5);
+}
+
+#[test]
+fn a_plan_whose_slots_overlap_is_found() {
+    let plan = small_plan();
+    let read_later = |value: usize, after: usize| {
+        plan.steps[after..].iter().any(|s| s.inputs.iter().any(|&i| plan.base(i) == value))
+    };
+    let mut found = 0;
+    for (at, step) in plan.steps.iter().enumerate() {
+        for &output in &step.outputs {
+            // Everything that is computed before and read after this step must be left alone.
+            let made = plan.steps[..at].iter().flat_map(|s| s.outputs.clone());
+            for other in made.filter(|&v| read_later(v, at + 1)) {
+                let (mut bad, slot) = (plan.clone(), plan.slot_of(other));
+                if let (Place::Slot(own), Some(slot)) = (&mut bad.values[output].place, slot) {
+                    *own = slot;
+                    assert!(bad.check().is_err(), "value {output} over value {other}\n{plan}");
+                    found += 1;
+                }
+            }
+        }
+    }
+    assert!(found > 5);
+}
+
+#[test]
+fn a_plan_that_makes_no_sense_is_found() {
+    let plan = small_plan();
+    let broken: [fn(&mut Plan); 6] = [
+        |plan| plan.steps[0].inputs[0] = 9999,
+        |plan| plan.result = 9999,
+        |plan| plan.slots -= 1,
+        |plan| plan.steps.retain(|step| !matches!(step.operator, Operator::Loss(_))),
+        |plan| {
+            let again = plan.steps[0].clone();
+            plan.steps.push(again);
+        },
+        |plan| {
+            let at = plan.values.len() - 1;
+            plan.values[at].place = Place::View { of: at, from: 0 };
+        },
+    ];
+    for (at, breaks) in broken.iter().enumerate() {
+        let mut bad = plan.clone();
+        breaks(&mut bad);
+        assert!(bad.check().is_err(), "break {at}");
+    }
+}
+
+/// A product cannot write into what it still reads.
+#[test]
+fn a_product_that_overwrites_its_factor_is_found() {
+    let plan = small_plan();
+    let mut found = 0;
+    for step in plan.steps.iter().filter(|s| matches!(s.operator, Operator::Gemm { .. })) {
+        for &input in &step.inputs[..2] {
+            let mut bad = plan.clone();
+            if let (Some(slot), Place::Slot(own)) =
+                (plan.slot_of(input), &mut bad.values[step.outputs[0]].place)
+            {
+                *own = slot;
+                assert!(bad.check().is_err(), "{}", step.formula);
+                found += 1;
+            }
+        }
+    }
+    assert!(found > 1);
+}
+
+#[test]
+fn diagonals_and_matrices_take_no_more_than_they_need() {
+    for case in nets::all() {
+        for settings in settings().into_iter().take(3) {
+            let sizes = imagined(&case, 1_000_000, 10);
+            let plan = planned(&case, &sizes, &settings).plan;
+            let most = 1_000_000 * 16;
+            assert!(plan.slot_lens(&sizes).iter().all(|&len| len <= most), "{}", case.name);
+        }
+    }
+}
