@@ -7,6 +7,7 @@ use clap_complete::Shell;
 use serde::Serialize;
 
 pub use crate::args_bench::{BenchVerb, Contest, Tune};
+pub use crate::args_train::{Explain, Train};
 
 /// Graph neural networks, planned for the graph, the sizes and the machine they meet.
 #[derive(Parser)]
@@ -31,6 +32,10 @@ pub struct Global {
     #[arg(long, global = true, value_name = "FILE")]
     #[serde(serialize_with = "as_optional_text")]
     pub machine: Option<PathBuf>,
+    /// Read flags from a TOML file; what is typed wins
+    #[arg(long, global = true, value_name = "FILE")]
+    #[serde(serialize_with = "as_optional_text")]
+    pub config: Option<PathBuf>,
     /// Print JSON lines for programs instead of text for people
     #[arg(long, global = true)]
     pub json: bool,
@@ -44,6 +49,12 @@ pub struct Global {
 
 #[derive(Subcommand)]
 pub enum Verb {
+    /// Train a network on a graph
+    #[command(after_help = crate::args_train::TRAIN_HELP)]
+    Train(Box<Train>),
+    /// Show the formulas, costs and steps that the planner weighs for a network
+    #[command(after_help = crate::args_train::EXPLAIN_HELP)]
+    Explain(Box<Explain>),
     /// List, look at, make, convert and check graph data
     #[command(subcommand)]
     Data(DataVerb),
@@ -126,7 +137,7 @@ pub enum DataVerb {
 }
 
 /// Where a graph comes from.
-#[derive(Args, Clone, Serialize)]
+#[derive(Args, Clone, Debug, Serialize)]
 pub struct Source {
     /// A path, a built-in set or a generator
     #[arg(default_value = "cora-like")]
@@ -139,7 +150,7 @@ pub struct Source {
 }
 
 /// What to change about a graph after reading it, in this order.
-#[derive(Args, Clone, Default, Serialize)]
+#[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "Changes to the graph, in this order")]
 pub struct Changes {
     /// Use or drop the weights of edges

@@ -8,7 +8,7 @@ use lacis::plan::choose::{Candidates, with_candidate};
 use lacis::plan::compose::StopReason;
 use lacis::plan::cost::predict;
 use lacis::plan::plan::Phase;
-use lacis::train::{Job, Trainer};
+use lacis::train::{Job, Recipe, Trainer};
 use serde_json::{Value, json};
 
 use crate::args::Global;
@@ -31,8 +31,7 @@ pub fn run(args: &Explain, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     let (split, split_words) = planned::split(&dataset, args.learning.split.as_deref(), seed)?;
     let path = machine::profile_path(global.machine.as_deref())?;
     let profile = planned::profile(&desk, &path, (&dataset, &recipe))?;
-    let job =
-        Job { dataset: &dataset, split: &split, threads: &desk.threads, profile: &profile };
+    let job = Job { dataset: &dataset, split: &split, threads: &desk.threads, profile: &profile };
     let mut trainer = Trainer::new(&job, recipe.clone())?;
     let measured = match args.measure {
         true => Some(measure(&job, &mut trainer)?),
@@ -88,8 +87,7 @@ fn measure(job: &Job<'_>, trainer: &mut Trainer<'_>) -> Result<Measured, Failure
             let clock = Clock(vec![0.0; plan.steps.len()]);
             let layer_steps: Vec<bool> =
                 plan.steps.iter().map(|step| step.layer == Some(layer.layer)).collect();
-            let once: Vec<bool> =
-                plan.steps.iter().map(|step| step.phase == Phase::Once).collect();
+            let once: Vec<bool> = plan.steps.iter().map(|step| step.phase == Phase::Once).collect();
             let mut other = Trainer::with_plan(job, trainer.recipe().clone(), plan)?;
             let mut clock = clock;
             let (_, seconds) = timed(&mut other, &mut clock)?;
@@ -132,8 +130,7 @@ fn layer_seconds(trainer: &Trainer<'_>, at: usize, index: usize) -> Option<f64> 
     let (chosen, sizes) = (trainer.chosen(), trainer.sizes());
     let network = &trainer.model().network;
     let settings = &trainer.recipe().settings;
-    let plan =
-        with_candidate((network, chosen), (at, index), (&sizes, &costs), settings).ok()?;
+    let plan = with_candidate((network, chosen), (at, index), (&sizes, &costs), settings).ok()?;
     let predicted = predict(&plan, &sizes, &costs)?;
     let layer = chosen.layers[at].layer;
     let iterations = sizes.iterations.max(1) as f64;
@@ -218,11 +215,14 @@ fn describe_layers(
         for (index, candidate) in layer.all.iter().enumerate() {
             let mark = if index == layer.chosen { '*' } else { ' ' };
             match &candidate.pruned_by {
-                Some(by) if all => out.line(format_args!("   {:>23}  {}", by, candidate.formula))?,
+                Some(by) if all => {
+                    out.line(format_args!("   {:>23}  {}", by, candidate.formula))?
+                }
                 Some(_) => {}
                 None => {
                     let predicted = layer_seconds(trainer, at, index);
-                    let text = |s: Option<f64>| s.map_or(String::new(), |s| format!("{:.3} ms", ms(s)));
+                    let text =
+                        |s: Option<f64>| s.map_or(String::new(), |s| format!("{:.3} ms", ms(s)));
                     let real = measured.and_then(|m| m.candidates[at][index]);
                     out.line(format_args!(
                         " {mark} {:>11} {:>11}  {}",
@@ -240,7 +240,12 @@ fn describe_layers(
 fn describe_steps(out: &Out, trainer: &Trainer<'_>, measured: Option<&Measured>) -> Outcome {
     let chosen = trainer.chosen();
     let plan = &chosen.plan;
-    out.line(format_args!("\nplan {}: {} steps, {} slots", plan.id(), plan.steps.len(), plan.slots))?;
+    out.line(format_args!(
+        "\nplan {}: {} steps, {} slots",
+        plan.id(),
+        plan.steps.len(),
+        plan.slots
+    ))?;
     for (at, step) in plan.steps.iter().enumerate() {
         let slot = step.outputs.first().and_then(|value| plan.slot_of(*value));
         let slot = slot.map_or(String::new(), |slot| format!("→ {slot}"));
@@ -271,4 +276,58 @@ fn describe_steps(out: &Out, trainer: &Trainer<'_>, measured: Option<&Measured>)
         ms(trainer.plan_seconds()),
         chosen.costed
     ))
+}
+
+/// The trainer whose candidates were measured to be the fastest, layer by layer.
+pub fn fastest<'j>(job: &'j Job<'j>, recipe: Recipe) -> Result<Trainer<'j>, Failure> {
+    let mut trainer = Trainer::new(job, recipe.clone())?;
+    let mut chosen = trainer.chosen().clone();
+    let (mut best, _) = timed(&mut trainer, &mut Clock(vec![0.0; chosen.plan.steps.len()]))?;
+    let costs = lacis::costs::Measured(job.profile);
+    for at in 0..chosen.layers.len() {
+        for index in chosen.layers[at].kept() {
+            if index == chosen.layers[at].chosen {
+                continue;
+            }
+            let network = &trainer.model().network;
+            let settings = &recipe.settings;
+            let sizes = trainer.sizes();
+            let plan = with_candidate((network, &chosen), (at, index), (&sizes, &costs), settings)?;
+            let steps = plan.steps.len();
+            let mut other = Trainer::with_plan(job, recipe.clone(), plan.clone())?;
+            let (seconds, _) = timed(&mut other, &mut Clock(vec![0.0; steps]))?;
+            if seconds < best {
+                best = seconds;
+                chosen.layers[at].chosen = index;
+                chosen.plan = plan;
+            }
+        }
+    }
+    Ok(Trainer::with_plan(job, recipe, chosen.plan)?)
+}
+
+/// The trainer whose plan has this id, among those of one layer computed another way.
+pub fn with_id<'j>(job: &'j Job<'j>, recipe: Recipe, id: &str) -> Result<Trainer<'j>, Failure> {
+    let trainer = Trainer::new(job, recipe.clone())?;
+    let chosen = trainer.chosen();
+    if chosen.plan.id() == id {
+        return Ok(trainer);
+    }
+    let costs = lacis::costs::Measured(job.profile);
+    for (at, layer) in chosen.layers.iter().enumerate() {
+        for index in layer.kept() {
+            let network = &trainer.model().network;
+            let sizes = trainer.sizes();
+            let plan =
+                with_candidate((network, chosen), (at, index), (&sizes, &costs), &recipe.settings)?;
+            if plan.id() == id {
+                return Ok(Trainer::with_plan(job, recipe, plan)?);
+            }
+        }
+    }
+    let problem = format!(
+        "is neither a file nor the id of a plan of this network on this graph; {} was chosen",
+        chosen.plan.id()
+    );
+    Err(lacis::Error::argument(format!("--plan {id}"), problem).into())
 }

@@ -3,13 +3,18 @@
 
 mod args;
 mod args_bench;
+mod args_train;
 mod bench;
+mod config;
 mod data;
 mod doctor;
+mod explain;
 mod machine;
 mod out;
 mod peers;
+mod planned;
 mod progress;
+mod train;
 mod tune;
 mod welcome;
 
@@ -23,7 +28,14 @@ use out::{Failure, Out, Outcome};
 use progress::Stop;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let typed = match config::expanded(std::env::args().collect()) {
+        Ok(typed) => typed,
+        Err(error) => {
+            Out { json: false, quiet: false, verbose: false }.error(&error);
+            return ExitCode::from(2);
+        }
+    };
+    let cli = match Cli::try_parse_from(typed) {
         Ok(cli) => cli,
         Err(misuse) => return answer_misuse(&misuse),
     };
@@ -47,6 +59,8 @@ fn main() -> ExitCode {
 fn run(cli: &Cli, out: &Out, stop: &Stop) -> Outcome {
     match &cli.verb {
         None => welcome::print(out),
+        Some(Verb::Train(args)) => train::run(args, &cli.global, out, stop),
+        Some(Verb::Explain(args)) => explain::run(args, &cli.global, out, stop),
         Some(Verb::Data(verb)) => data::run(verb, &cli.global, out, stop),
         Some(Verb::Tune(args)) => tune::run(args, &cli.global, out, stop),
         Some(Verb::Bench(verb)) => bench::run(verb, &cli.global, out, stop),

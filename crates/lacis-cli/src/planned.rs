@@ -67,9 +67,8 @@ fn optimizer(learning: &Learning) -> Result<Optimizer> {
             return Err(Error::argument(format!("--{name}"), problem));
         }
     }
-    let adam = |decay| {
-        Optimizer::Adam(Adam { rate, betas: [0.9, 0.999], eps: 1e-8, weight_decay, decay })
-    };
+    let adam =
+        |decay| Optimizer::Adam(Adam { rate, betas: [0.9, 0.999], eps: 1e-8, weight_decay, decay });
     Ok(match learning.optimizer.as_str() {
         "sgd" => Optimizer::Sgd(Sgd { rate, momentum, weight_decay }),
         "adamw" => adam(Decay::Decoupled),
@@ -104,7 +103,7 @@ pub fn split(dataset: &Dataset, asked: Option<&str>, seed: u64) -> Result<(Split
             Err(Error::argument("--split canonical", problem))
         }
         (Some("planetoid"), _) => {
-            made(splits::planetoid(labels, Planetoid::DEFAULT, seed), "planetoid")
+            made(splits::planetoid(labels, Planetoid::CANONICAL, seed), "planetoid")
         }
         (Some("all"), _) => made(splits::all(labels), "all labelled nodes train"),
         (None, None) => made(

@@ -206,6 +206,11 @@ impl<'a> Trainer<'a> {
         self.sizes.clone()
     }
 
+    /// Who runs loops.
+    pub fn threads(&self) -> &Threads {
+        self.job.threads
+    }
+
     /// What this machine measured.
     pub fn profile(&self) -> &Profile {
         self.job.profile

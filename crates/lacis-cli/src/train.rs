@@ -1,0 +1,254 @@
+//! `lacis train`: from data and a model's name to weights, accuracies and a folder that keeps them.
+
+mod report;
+mod run;
+
+use std::time::Instant;
+
+use lacis::metrics::{Metric, ScoreRow, Scored};
+use lacis::schedule::{Patience, Progress, parse_duration};
+use lacis::train::{Epoch, Job, Recipe, Trainer};
+use lacis::{Dataset, Error, Split};
+use serde_json::json;
+
+use crate::args::Global;
+use crate::args_train::Train;
+use crate::data::Desk;
+use crate::machine;
+use crate::out::{Failure, Out, Outcome};
+use crate::planned;
+use crate::progress::Stop;
+use report::{Report, Scores, Spent};
+use run::Kept;
+
+pub fn run(args: &Train, global: &Global, out: &Out, stop: &Stop) -> Outcome {
+    let (args, resumed) = run::resumed(args)?;
+    let begun = Instant::now();
+    let desk = Desk::new(global, out, stop)?;
+    out.start("train", &args)?;
+    let dataset = desk.open(&args.source)?;
+    let load_s = begun.elapsed().as_secs_f64();
+    let seed = args.source.changes.seed;
+    let path = machine::profile_path(global.machine.as_deref())?;
+    let mut tests = Vec::new();
+    for number in 0..args.running.runs.max(1) {
+        let seed = seed.wrapping_add(number);
+        let recipe = planned::recipe(&args.net, &args.learning, &args.planning, seed)?;
+        let profile = planned::profile(&desk, &path, (&dataset, &recipe))?;
+        let (split, words) = planned::split(&dataset, args.learning.split.as_deref(), seed)?;
+        let metric = planned::metric(&dataset, args.learning.metric.as_deref())?;
+        let job =
+            Job { dataset: &dataset, split: &split, threads: &desk.threads, profile: &profile };
+        let mut session = Session {
+            args: &args,
+            out,
+            stop,
+            dataset: &dataset,
+            split: &split,
+            split_words: words,
+            metric,
+            spent: Spent { load_s, ..Spent::default() },
+            begun,
+            threads: desk.threads.count(),
+            last: number + 1 == args.running.runs.max(1),
+        };
+        match session.train(&job, recipe, resumed.as_deref())? {
+            Some(test) => tests.push(test),
+            None => return Ok(()),
+        }
+    }
+    if tests.len() > 1 {
+        report::of_many(out, &tests)?;
+    }
+    Ok(())
+}
+
+/// One training, from plan to summary.
+struct Session<'a> {
+    args: &'a Train,
+    out: &'a Out,
+    stop: &'a Stop,
+    dataset: &'a Dataset,
+    split: &'a Split,
+    split_words: String,
+    metric: Metric,
+    spent: Spent,
+    begun: Instant,
+    threads: usize,
+    last: bool,
+}
+
+/// What the epochs led to.
+struct Best {
+    epoch: usize,
+    weights: lacis::params::Params,
+}
+
+impl Session<'_> {
+    /// The test score, or nothing where only the plan was asked for.
+    fn train(
+        &mut self,
+        job: &Job<'_>,
+        recipe: Recipe,
+        resumed: Option<&std::path::Path>,
+    ) -> Result<Option<f64>, Failure> {
+        let mut trainer = self.planned(job, recipe, resumed)?;
+        self.spent.plan_s = trainer.plan_seconds();
+        report::plan(self.out, &trainer)?;
+        if let Some(path) = &self.args.save_plan {
+            run::write_plan(path, &trainer)?;
+        }
+        if self.args.running.dry_run {
+            report::dry_run(self.out, self.dataset, (self.split, &self.split_words), &trainer)?;
+            return Ok(None);
+        }
+        let mut kept = Kept::new(self.args, self.dataset, &trainer, (resumed, self.threads))?;
+        let mut patience = Patience::new(self.metric.better(), self.args.learning.patience);
+        if let Some(state) = kept.restore(&mut trainer)? {
+            patience.restore(state.patience)?;
+        }
+        let outcome = self.epochs(&mut trainer, &mut kept, &mut patience);
+        let best = outcome?;
+        self.finish(trainer, kept, best).map(Some)
+    }
+
+    fn planned<'j>(
+        &self,
+        job: &'j Job<'j>,
+        recipe: Recipe,
+        resumed: Option<&std::path::Path>,
+    ) -> Result<Trainer<'j>, Failure> {
+        let asked = self.args.planning.plan.as_str();
+        let kept = resumed.map(|folder| folder.join("plan.json"));
+        Ok(match (asked, kept) {
+            (_, Some(file)) => Trainer::with_plan(job, recipe, run::read_plan(&file)?)?,
+            ("auto", _) => Trainer::new(job, recipe)?,
+            ("measured", _) => crate::explain::fastest(job, recipe)?,
+            (name, _) if std::path::Path::new(name).exists() => {
+                Trainer::with_plan(job, recipe, run::read_plan(name.as_ref())?)?
+            }
+            (id, _) => crate::explain::with_id(job, recipe, id)?,
+        })
+    }
+
+    /// Trains until all epochs are done, patience or time is over, or somebody wants to stop.
+    fn epochs(
+        &mut self,
+        trainer: &mut Trainer<'_>,
+        kept: &mut Kept,
+        patience: &mut Patience,
+    ) -> Result<Option<Best>, Failure> {
+        let epochs = self.args.learning.epochs;
+        let limit = self.args.running.time_limit.as_deref().map(parse_duration).transpose()?;
+        let bar = report::Bar::new(self.out, epochs as u64);
+        let mut best = kept.best.take();
+        while trainer.epoch() < epochs {
+            let epoch = trainer.step(&mut self.spent)?;
+            self.spent.epoch(&epoch);
+            if !epoch.loss.is_finite() {
+                return Err(diverged(&epoch, self.args.learning.lr).into());
+            }
+            let due = self.is_due(epoch.epoch, epochs);
+            let scores = if due { Some(self.scores(trainer)?) } else { None };
+            let seen = scores.map(|scores| patience.see(epoch.epoch, scores.judged()));
+            if matches!(seen, Some(Progress::Best)) {
+                best = Some(Best { epoch: epoch.epoch, weights: trainer.params().clone() });
+            }
+            let line = report::epoch_line(&epoch, scores.as_ref());
+            self.out.event("epoch", &line)?;
+            kept.epoch(&line)?;
+            bar.show(&epoch, scores.as_ref());
+            let stopping = self.stop.came();
+            let late = limit.is_some_and(|limit| self.begun.elapsed() >= limit);
+            if stopping || late || kept.is_due() {
+                kept.checkpoint(trainer, patience, best.as_ref())?;
+            }
+            if stopping {
+                bar.clear();
+                self.out.note(format_args!("stopped after epoch {}{}", epoch.epoch, kept.advice()));
+                return Err(Error::Interrupted.into());
+            }
+            if late {
+                self.out.note(format_args!("the time is over{}", kept.advice()));
+                break;
+            }
+            if matches!(seen, Some(Progress::Exhausted)) {
+                self.out.detail(format_args!("no better for long; stopped at {}", epoch.epoch));
+                break;
+            }
+        }
+        bar.clear();
+        kept.checkpoint(trainer, patience, best.as_ref())?;
+        Ok(best)
+    }
+
+    fn is_due(&self, epoch: usize, epochs: usize) -> bool {
+        match self.args.learning.eval_every {
+            0 => false,
+            every => epoch.is_multiple_of(every) || epoch == epochs,
+        }
+    }
+
+    fn scores(&mut self, trainer: &mut Trainer<'_>) -> Result<Scores, Failure> {
+        let start = Instant::now();
+        let labels = self.dataset.labels().expect("training needs labels");
+        let (split, metric) = (self.split, self.metric);
+        let threads = trainer.threads().clone();
+        let scores = trainer.logits(|logits| {
+            let of = |items: &[u32]| match items.is_empty() {
+                true => Ok(f64::NAN),
+                false => {
+                    let scored = Scored::new(logits, labels, items, ScoreRow::OfItem)?;
+                    metric.of_items(&scored, &threads)
+                }
+            };
+            Ok(Scores { train: of(&split.train)?, val: of(&split.val)?, test: of(&split.test)? })
+        })?;
+        self.spent.eval_s += start.elapsed().as_secs_f64();
+        scores.map_err(Failure::Error)
+    }
+
+    /// Judges the best weights, saves what is to be kept, and says what came out.
+    fn finish(
+        &mut self,
+        mut trainer: Trainer<'_>,
+        kept: Kept,
+        best: Option<Best>,
+    ) -> Result<f64, Failure> {
+        let best_epoch = best.as_ref().map_or(trainer.epoch(), |best| best.epoch);
+        if let Some(best) = best {
+            *trainer.params_mut() = best.weights;
+        }
+        let scores = self.scores(&mut trainer)?;
+        let report = Report {
+            scores,
+            best_epoch,
+            train_nodes: self.split.train.len(),
+            spent: &self.spent,
+            total_s: self.begun.elapsed().as_secs_f64(),
+            folder: kept.path(),
+            metric: self.metric.to_string(),
+            synthetic: self.dataset.name() == "cora-like",
+        };
+        let summary = report.as_json(&trainer);
+        kept.finish(&trainer, &summary)?;
+        let name = if self.args.running.runs > 1 { "run" } else { "done" };
+        self.out.event(name, &summary)?;
+        report.print(self.out, &trainer, self.last)?;
+        Ok(scores.test)
+    }
+}
+
+fn diverged(epoch: &Epoch, rate: f64) -> Error {
+    let problem = format!(
+        "is {} in epoch {}; a smaller --lr than {rate}, --row-normalize, or `lacis data validate` \
+         on the data may help",
+        epoch.loss, epoch.epoch
+    );
+    Error::argument("the loss", problem)
+}
+
+/// What a run's configuration says in JSON, for the folder.
+pub(crate) fn config(args: &Train) -> serde_json::Value {
+    json!(args)
+}

@@ -1,0 +1,183 @@
+//! The folder of a run: what is written when, and how a run goes on.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use lacis::plan::Plan;
+use lacis::schedule::Patience;
+use lacis::store::{RunFolder, Tensor, Tensors};
+use lacis::train::Trainer;
+use lacis::{Dataset, Error, Result};
+use serde_json::{Value, json};
+
+use super::Best;
+use crate::args_train::Train;
+use crate::config;
+
+/// A checkpoint at least this often.
+const EVERY: Duration = Duration::from_secs(20);
+
+/// What a run keeps.
+pub struct Kept {
+    folder: Option<RunFolder>,
+    last: Instant,
+    /// The best weights of a run that goes on.
+    pub best: Option<Best>,
+    lines: Vec<Value>,
+    resuming: bool,
+}
+
+/// What goes on besides the trainer.
+pub struct State {
+    pub patience: [i64; 4],
+}
+
+/// The arguments of a run that is to go on: those that were kept, if none that was typed differs.
+pub fn resumed(args: &Train) -> Result<(Train, Option<PathBuf>)> {
+    let Some(folder) = &args.running.resume else { return Ok((args.clone(), None)) };
+    let text = RunFolder::open(folder)?.read_config()?;
+    let mut kept = config::train_from(&text, folder)?;
+    config::same_as_typed(&kept)?;
+    kept.running.resume = Some(folder.clone());
+    kept.running.no_save = false;
+    kept.running.time_limit = args.running.time_limit.clone();
+    Ok((kept, Some(folder.clone())))
+}
+
+impl Kept {
+    pub fn new(
+        args: &Train,
+        dataset: &Dataset,
+        trainer: &Trainer<'_>,
+        (resumed, threads): (Option<&Path>, usize),
+    ) -> Result<Self> {
+        let folder = match (resumed, &args.running.out) {
+            (Some(folder), _) => Some(RunFolder::open(folder)?),
+            _ if args.running.no_save => None,
+            (None, Some(path)) if args.running.runs <= 1 => Some(RunFolder::create_at(path)?),
+            (None, Some(parent)) => {
+                Some(RunFolder::create(parent, dataset.name(), &args.net.model)?)
+            }
+            (None, None) => {
+                Some(RunFolder::create(Path::new("runs"), dataset.name(), &args.net.model)?)
+            }
+        };
+        if let (Some(folder), None) = (&folder, resumed) {
+            let mut own = args.clone();
+            own.source.changes.seed = trainer.recipe().seed;
+            own.running.runs = 1;
+            own.planning.plan = "plan.json".to_owned();
+            folder.write_config(&config::to_toml(&own)?)?;
+            folder.write_plan(&json!(trainer.chosen().plan))?;
+            let version = env!("CARGO_PKG_VERSION");
+            let machine = lacis::machine::this_machine();
+            folder
+                .write_env(&json!({ "version": version, "threads": threads, "machine": machine,
+                                      "system": std::env::consts::OS }))?;
+        }
+        let resuming = resumed.is_some();
+        Ok(Kept { folder, last: Instant::now(), best: None, lines: Vec::new(), resuming })
+    }
+
+    pub fn path(&self) -> Option<&Path> {
+        self.folder.as_ref().map(RunFolder::path)
+    }
+
+    /// Where to go on, in words.
+    pub fn advice(&self) -> String {
+        match self.path() {
+            Some(path) => format!("; saved, `lacis train --resume {}` goes on", path.display()),
+            None => "; nothing was saved".to_owned(),
+        }
+    }
+
+    /// Goes on from the last whole checkpoint, if there is one.
+    pub fn restore(&mut self, trainer: &mut Trainer<'_>) -> Result<Option<State>> {
+        let Some(folder) = self.folder.as_ref().filter(|_| self.resuming) else { return Ok(None) };
+        folder.remove_partial()?;
+        let lines = folder.read_metrics().unwrap_or_default();
+        let Some(found) = folder.read_checkpoint()? else {
+            folder.replace_metrics(&[])?;
+            return Ok(None);
+        };
+        let mut tensors = found.tensors;
+        let patience: Vec<i64> = tensors.take::<i64>("patience", &[4])?.to_vec();
+        let best_epoch = tensors.take::<i64>("best.epoch", &[1])?[0];
+        if best_epoch >= 0 {
+            let mut weights = trainer.params().clone();
+            let names: Vec<String> =
+                trainer.model().params.iter().map(|spec| spec.name.clone()).collect();
+            for (name, param) in names.iter().zip(weights.all_mut()) {
+                let shape = [param.value.n_rows(), param.value.n_cols()];
+                let numbers = tensors.take::<f32>(&format!("best.{name}"), &shape)?;
+                param.value = lacis::Dense::from_vec(numbers.to_vec(), shape[0], shape[1])?;
+            }
+            self.best = Some(Best { epoch: best_epoch as usize, weights });
+        }
+        trainer.restore(tensors)?;
+        let done = trainer.epoch() as u64;
+        let earlier = lines.into_iter().filter(|line| line["epoch"].as_u64() <= Some(done));
+        folder.replace_metrics(&earlier.collect::<Vec<_>>())?;
+        let patience = patience.try_into().map_err(|_| {
+            Error::argument("checkpoint", "has another form than this version writes")
+        })?;
+        Ok(Some(State { patience }))
+    }
+
+    /// Remembers an epoch; lines are written together, not to wait for the disk each time.
+    pub fn epoch(&mut self, line: &Value) -> Result<()> {
+        if self.folder.is_some() {
+            self.lines.push(line.clone());
+        }
+        Ok(())
+    }
+
+    pub fn is_due(&self) -> bool {
+        self.folder.is_some() && self.last.elapsed() >= EVERY
+    }
+
+    pub fn checkpoint(
+        &mut self,
+        trainer: &Trainer<'_>,
+        patience: &Patience,
+        best: Option<&Best>,
+    ) -> Result<()> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        let mut tensors: Tensors = trainer.checkpoint()?;
+        tensors.insert("patience", Tensor::new(&[4], patience.state().to_vec())?);
+        let epoch = best.map_or(-1, |best| best.epoch as i64);
+        tensors.insert("best.epoch", Tensor::new(&[1], vec![epoch])?);
+        if let Some(best) = best {
+            for (spec, param) in trainer.model().params.iter().zip(best.weights.all()) {
+                tensors.insert(format!("best.{}", spec.name), Tensor::matrix(&param.value));
+            }
+        }
+        for line in self.lines.drain(..) {
+            folder.append_metrics(&line)?;
+        }
+        folder.write_checkpoint(trainer.epoch() as u64, &tensors)?;
+        self.last = Instant::now();
+        Ok(())
+    }
+
+    /// Weights and summary.
+    pub fn finish(&self, trainer: &Trainer<'_>, summary: &Value) -> Result<()> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        folder.write_model(&trainer.model_tensors()?)?;
+        folder.write_summary(summary)
+    }
+}
+
+pub fn write_plan(path: &Path, trainer: &Trainer<'_>) -> Result<()> {
+    let text = serde_json::to_string_pretty(&trainer.chosen().plan)
+        .map_err(|e| Error::argument("plan", e.to_string()))?;
+    std::fs::write(path, text).map_err(|source| Error::io("write", path, source))
+}
+
+pub fn read_plan(path: &Path) -> Result<Plan> {
+    let text = std::fs::read_to_string(path).map_err(|e| Error::io("open", path, e))?;
+    let plan: Plan = serde_json::from_str(&text)
+        .map_err(|e| Error::file(path, format!("is no plan that this version writes: {e}")))?;
+    plan.check()?;
+    Ok(plan)
+}
