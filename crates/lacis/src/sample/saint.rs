@@ -98,7 +98,10 @@ impl SaintSampler {
         let outward = self.outward.view();
         self.local.clear();
         nodes.clear();
-        nodes.resize(roots.saturating_mul(steps + 1).min(self.adjacency.n_rows()) + 1, 0);
+        nodes.resize(
+            roots.saturating_mul(steps.saturating_add(1)).min(self.adjacency.n_rows()) + 1,
+            0,
+        );
         for walk in 0..roots {
             let mut stream = rng.stream(walk as u64);
             let mut node = self.starts[stream.below(self.starts.len())];
