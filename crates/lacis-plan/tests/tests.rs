@@ -1,6 +1,7 @@
 //! One binary: what formulas are, what they equal, what is planned of them.
 
 mod compositions;
+mod decisions;
 mod eval;
 mod gradients;
 mod nets;
