@@ -2,9 +2,9 @@
 
 use lacis_plan::choose::{Chosen, Network, RuleSet, SAVINGS, Settings, choose, with_candidate};
 use lacis_plan::cost::Analytic;
-use lacis_plan::expr::{features, param};
+use lacis_plan::expr::{adjacency, features, param};
 use lacis_plan::grad::gradients;
-use lacis_plan::op::LossKind;
+use lacis_plan::op::{Graph, LossKind};
 use lacis_plan::plan::{Operator, Phase, Place};
 use lacis_plan::{Expr, Op, Plan, Sizes};
 
@@ -183,6 +183,7 @@ fn passes_over_elements_take_only_what_fits() {
         x.dropout(0.5, 7).map(relu) * &w,
         (&x * &(&w * &(w.t() * &w))).map(relu),
         (&(y().t() * y()).t() * &w.t()).t(),
+        (y().t().scaled(2.0) * adjacency(Graph::WEIGHTED, 0).t()).t(),
     ];
     for result in results {
         result.check().unwrap();
