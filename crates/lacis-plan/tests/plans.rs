@@ -81,8 +81,9 @@ fn plans_compute_what_their_formulas_say() {
     for case in nets::all() {
         for nested in [false, true] {
             let truth = Truth::of(&case, nested);
-            // A whole graph is levels of one size: a few settings are enough.
-            let few = if nested { usize::MAX } else { 3 };
+            // A whole graph is levels of one size, and some networks have thousands of candidates:
+            // a few settings are enough.
+            let few = if nested && case.name != "tagcn" { usize::MAX } else { 3 };
             for settings in settings().into_iter().take(few) {
                 let chosen = planned(&case, &truth.worlds[0].sizes(), &settings);
                 truth.check(&case, &chosen.plan, &format!("{settings:?}"));
@@ -113,7 +114,7 @@ fn every_candidate_computes_the_same() {
         for (layer, candidates) in chosen.layers.iter().enumerate() {
             assert_eq!(candidates.enumerated, candidates.all.len());
             let kept = candidates.kept();
-            for index in kept.iter().copied().step_by(kept.len().div_ceil(15)) {
+            for index in kept.iter().copied().step_by(kept.len().div_ceil(10)) {
                 let plan = with_candidate(
                     (&case.network, &chosen),
                     (layer, index),
@@ -298,7 +299,7 @@ fn a_product_that_overwrites_its_factor_is_found() {
 #[test]
 fn diagonals_and_matrices_take_no_more_than_they_need() {
     for case in nets::all() {
-        for settings in settings().into_iter().take(3) {
+        for settings in settings().into_iter().skip(1).take(2) {
             let sizes = imagined(&case, 1_000_000, 10);
             let plan = planned(&case, &sizes, &settings).plan;
             let most = 1_000_000 * 16;
