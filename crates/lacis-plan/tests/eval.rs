@@ -224,7 +224,11 @@ impl World {
     }
 
     pub fn rows(&self, dim: Dim) -> usize {
-        self.sizes().of(dim)
+        match dim {
+            Dim::Nodes(level) => self.nodes[level as usize],
+            Dim::Graphs => self.graphs,
+            Dim::Width(width) => width,
+        }
     }
 
     fn graph_of(&self, node: usize) -> usize {
