@@ -239,9 +239,8 @@ pub fn mul(a: &Expr, b: &Expr) -> Expr {
         let op = if *transposed { Op::Pad { level: *level } } else { Op::Top { level: level + 1 } };
         return Expr::new(op, vec![b.clone()]);
     }
-    let dense_transposed = |e: &Expr| matches!(e.op(), Op::Transpose);
-    let turns = |e: &Expr| dense_transposed(e) || e.kind() != Kind::Dense;
-    let both = turns(a) && turns(b) && (dense_transposed(a) || dense_transposed(b));
+    let dense_transposed = |e: &Expr| matches!(e.op(), Op::Transpose) && e.kind() == Kind::Dense;
+    let both = dense_transposed(a) && dense_transposed(b);
     // Xᵀ·S and Xᵀ·D are (Sᵀ·X)ᵀ and (D·X)ᵀ: what is computed has nodes as rows.
     let sparse = b.kind() != Kind::Dense && a.kind() == Kind::Dense;
     if both || sparse {

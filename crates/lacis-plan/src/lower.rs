@@ -245,9 +245,10 @@ fn formulas(result: &Expr) -> String {
     lines.join(", ")
 }
 
-/// Transposes that are no factor of a product.
+/// Transposes that are no factor of a dense product.
 fn turned(order: &[Expr], roots: &[Expr]) -> HashSet<u128> {
-    let readers = order.iter().filter(|expr| !matches!(expr.op(), Op::Mul));
+    let dense = |expr: &Expr| expr.args().iter().all(|arg| arg.kind() == Kind::Dense);
+    let readers = order.iter().filter(|expr| !matches!(expr.op(), Op::Mul) || !dense(expr));
     let read = readers.flat_map(Expr::args).chain(roots);
     let dense = read.filter(|e| matches!(e.op(), Op::Transpose) && e.kind() == Kind::Dense);
     dense.map(Expr::id).collect()

@@ -173,7 +173,7 @@ impl World {
     /// Three of four features become 0 and are no entries.
     pub fn made_sparse(mut self) -> Self {
         let x = self.features.clone();
-        let kept = |i: usize, j: usize| (i * 5 + j * 3) % 4 == 0;
+        let kept = |i: usize, j: usize| (i * 5 + j * 3).is_multiple_of(4);
         let value = |i, j| if kept(i, j) { x.at(i, j) } else { 0.0 };
         self.features = M::from_fn(x.n_rows(), x.n_cols(), value);
         self.sparse = true;
@@ -224,12 +224,16 @@ impl World {
     }
 
     pub fn rows(&self, dim: Dim) -> usize {
-        self.sizes().of(dim)
+        match dim {
+            Dim::Nodes(level) => self.nodes[level as usize],
+            Dim::Graphs => self.graphs,
+            Dim::Width(width) => width,
+        }
     }
 
     fn graph_of(&self, node: usize) -> usize {
         // The middle one stays empty.
-        if node % 3 == 0 { 0 } else { 2.min(self.graphs - 1) }
+        if node.is_multiple_of(3) { 0 } else { 2.min(self.graphs - 1) }
     }
 
     /// The loss of logits and its gradient.

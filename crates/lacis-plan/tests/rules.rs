@@ -112,3 +112,15 @@ fn transposes_go_to_the_leaves() {
         assert_equal(&expected, &found, 6, "transposed");
     }
 }
+
+/// A dense matrix with nodes as columns, times a sparse one: nothing goes round in circles.
+#[test]
+fn dense_times_sparse_ends() {
+    let turned = Expr::new(Op::Scale(2.0.into()), vec![features(6).t()]);
+    let a = adjacency(Graph::WEIGHTED, 0).t();
+    let plain = Expr::new(Op::Mul, vec![turned.clone(), a.clone()]);
+    assert_equal(&plain, &(&turned * &a), 6, "dense times sparse");
+    let d = degrees(Graph::WEIGHTED, 0, -1);
+    let plain = Expr::new(Op::Mul, vec![turned.clone(), d.clone()]);
+    assert_equal(&plain, &(&turned * &d), 6, "dense times diagonal");
+}

@@ -1,0 +1,170 @@
+//! What is decided for known cases, as formulas: a change here is a change of mind.
+
+use lacis_core::reference::Activation;
+use lacis_plan::choose::{Chosen, Network, Settings, choose};
+use lacis_plan::compose::StopReason;
+use lacis_plan::cost::Analytic;
+use lacis_plan::expr::features;
+use lacis_plan::op::LossKind;
+use lacis_plan::plan::{Operator, Phase, Place};
+use lacis_plan::{Expr, Op, Sizes};
+
+use crate::nets;
+
+fn network(result: Expr) -> Network {
+    let all = Expr::sorted(std::slice::from_ref(&result));
+    let params = all.iter().filter(|e| matches!(e.op(), Op::Param { .. })).cloned().collect();
+    Network { result, loss: Some(LossKind::Classes), params }
+}
+
+/// Two layers, a function between them.
+fn two(of: fn(u16, &Expr, usize) -> Expr, widths: [usize; 3]) -> Network {
+    let hidden = nets::layer(of(0, &features(widths[0]), widths[1]), 0).map(Activation::Relu);
+    network(nets::layer(of(1, &hidden, widths[2]), 1))
+}
+
+fn decided(network: &Network, nodes: usize, degree: usize, settings: &Settings) -> Chosen {
+    let sizes = Sizes::whole(4, nodes, nodes * degree);
+    choose(network, &sizes, &Analytic::default(), settings).unwrap()
+}
+
+/// The formula of each layer; what comes from the layer before is `H`, and marks are left out.
+fn formulas(chosen: &Chosen) -> Vec<String> {
+    let of = chosen.layers.iter().map(|layer| {
+        let text = layer.all[layer.chosen].formula.replace('\u{303}', "");
+        let Some(from) = text.find("relu(") else { return text };
+        let mut depth = 0;
+        let closes = |(_, c): &(usize, char)| {
+            depth += i32::from(*c == '(') - i32::from(*c == ')');
+            *c == ')' && depth == 0
+        };
+        let to = text[from..].char_indices().find(closes).unwrap().0;
+        format!("{}H{}", &text[..from], &text[from + to + 1..])
+    });
+    of.collect()
+}
+
+fn steps(chosen: &Chosen, phase: Phase) -> Vec<String> {
+    let of = chosen.plan.steps.iter().filter(|step| step.phase == phase);
+    of.map(|step| step.formula.replace('\u{303}', "")).collect()
+}
+
+const AGGREGATE_FIRST: &str = "(D^-½·(A·(D^-½·X)))·W0 + b0";
+const MULTIPLY_FIRST: &str = "D^-½·(A·(D^-½·(X·W0))) + b0";
+
+#[test]
+fn a_gcn_aggregates_where_rows_are_narrow() {
+    let batches = Settings { batches: true, ..Settings::default() };
+    let narrowing = ["D^-½·(A·(D^-½·(H·W1))) + b1"];
+    let widening = ["(D^-½·(A·(D^-½·H)))·W1 + b1"];
+    // Features times adjacency are computed once: free, whatever the widths.
+    let cases = [
+        ([512, 16, 8], Settings::default(), AGGREGATE_FIRST, narrowing),
+        ([512, 16, 8], batches.clone(), MULTIPLY_FIRST, narrowing),
+        ([16, 512, 8], Settings::default(), AGGREGATE_FIRST, narrowing),
+        ([16, 512, 8], batches.clone(), AGGREGATE_FIRST, narrowing),
+        ([8, 16, 512], Settings::default(), AGGREGATE_FIRST, widening),
+        ([8, 16, 512], batches, AGGREGATE_FIRST, widening),
+    ];
+    for (widths, settings, first, [second]) in cases {
+        for (nodes, degree) in [(100_000, 2), (100_000, 14), (10_000, 1000)] {
+            let chosen = decided(&two(nets::gcn, widths), nodes, degree, &settings);
+            assert_eq!(formulas(&chosen), [first, second], "{widths:?}, {degree} neighbours");
+        }
+    }
+}
+
+#[test]
+fn what_no_epoch_changes_is_computed_once_and_in_one_step() {
+    let chosen = decided(&two(nets::gcn, [512, 16, 8]), 100_000, 14, &Settings::default());
+    assert_eq!(steps(&chosen, Phase::Once), ["D^-½·(A·(D^-½·X))"]);
+    assert_eq!(chosen.plan.savings[..2], ["hoist", "input-grad"]);
+    // Its result is all that stays of it.
+    let sizes = Sizes::whole(3, 100_000, 1_400_000);
+    assert!(chosen.plan.slot_bytes(&sizes) < 100_000 * 4 * 600);
+    let without = Settings { without: vec!["hoist".to_owned()], ..Settings::default() };
+    let chosen = decided(&two(nets::gcn, [512, 16, 8]), 100_000, 14, &without);
+    assert!(steps(&chosen, Phase::Once).is_empty());
+    assert_eq!(formulas(&chosen)[0], MULTIPLY_FIRST);
+    assert!(!chosen.plan.savings.contains(&"hoist".to_owned()));
+}
+
+#[test]
+fn a_power_of_the_adjacency_is_computed_hop_by_hop() {
+    let settings = Settings::default();
+    let net = network(nets::layer(nets::sgc(0, &features(64), 8), 0));
+    let chosen = decided(&net, 100_000, 14, &settings);
+    let hops = ["D^-½·(A·(D^-½·X))", "D^-½·(A·(D^-½·(D^-½·(A·(D^-½·X)))))"];
+    assert_eq!(steps(&chosen, Phase::Once), hops);
+    let net = network(nets::layer(nets::tagcn(0, &features(64), 8), 0));
+    let chosen = decided(&net, 100_000, 14, &settings);
+    assert_eq!(steps(&chosen, Phase::Once).len(), 3);
+}
+
+/// Where nothing is computed once, wide features are made narrow before they go anywhere.
+#[test]
+fn a_sum_of_powers_is_computed_as_horner_does() {
+    let settings = Settings { batches: true, ..Settings::default() };
+    let net = network(nets::layer(nets::tagcn(0, &features(64), 8), 0));
+    let n = |inner: &str| format!("D^-½·(A·(D^-½·({inner})))");
+    let third = format!("{} + top1(X)·Wc0", n("X·Wd0"));
+    let second = format!("{} + top2(X)·Wb0", n(&third));
+    let first = format!("{} + top3(X)·Wa0 + b0", n(&second));
+    assert_eq!(formulas(&decided(&net, 100_000, 14, &settings)), [first]);
+}
+
+/// The multiplications by weights that a gradient of the features would need are not there.
+#[test]
+fn features_get_no_gradient_unless_asked_for() {
+    let net = two(nets::gcn, [512, 16, 8]);
+    let all = Settings::default();
+    let without = Settings { without: vec!["input-grad".to_owned()], ..Settings::default() };
+    let wide = |settings: &Settings| {
+        let chosen = decided(&net, 100_000, 14, settings);
+        let backward = chosen.plan.steps.iter().filter(|step| step.phase == Phase::Backward);
+        let outputs = backward.flat_map(|step| step.outputs.clone());
+        let values = outputs.map(|output| chosen.plan.values[output].shape);
+        values.filter(|shape| *shape == features(512).shape()).count()
+    };
+    assert_eq!(wide(&all), 0);
+    assert!(wide(&without) > 0);
+}
+
+#[test]
+fn a_gin_adds_its_own_rows_in_the_adjacency() {
+    let chosen = decided(&two(nets::gin, [512, 16, 8]), 100_000, 14, &Settings::default());
+    let found = formulas(&chosen);
+    assert_eq!(found, ["((A + 1.25·I)·X)·W0 + b0", "(A + 1.25·I)·(H·W1) + b1"]);
+    let made = chosen.plan.values.iter().filter(|v| matches!(v.place, Place::Matrix(_))).count();
+    assert_eq!(made, chosen.plan.matrices);
+    let chosen = decided(&two(nets::gin_learned, [512, 16, 8]), 100_000, 14, &Settings::default());
+    assert!(chosen.layers.iter().all(|layer| layer.stop == StopReason::Complete));
+}
+
+#[test]
+fn attention_is_folded_where_features_are_much_narrower_than_heads() {
+    let net = |wide: usize, out: usize, heads: usize| {
+        network(nets::layer(nets::gat(0, &features(wide), heads, out, 0.0), 0))
+    };
+    let formula =
+        |net: &Network| formulas(&decided(net, 100_000, 14, &Settings::default())).swap_remove(0);
+    assert_eq!(formula(&net(8, 256, 1)), "attend(A, X, t0·W0ᵀ, u0·W0ᵀ)·W0 + b0");
+    assert_eq!(formula(&net(256, 8, 1)), "attend(A, X·W0, t0, u0) + b0");
+    assert_eq!(formula(&net(8, 256, 2)), "attend(A, X·W0, t0, u0) + b0");
+}
+
+/// Bias and function are part of the product before them; scalings are part of the aggregation.
+#[test]
+fn a_gcn_layer_is_two_steps() {
+    let settings = Settings { batches: true, ..Settings::default() };
+    let chosen = decided(&two(nets::gcn, [512, 16, 8]), 100_000, 14, &settings);
+    let forward = chosen.plan.steps.iter().filter(|step| step.phase == Phase::Forward);
+    let kinds: Vec<&str> = forward
+        .map(|step| match step.operator {
+            Operator::Gemm { .. } => "gemm",
+            Operator::Spmm { left: true, right: true, ending } if ending.bias => "spmm",
+            _ => "other",
+        })
+        .collect();
+    assert_eq!(kinds, ["gemm", "spmm", "gemm", "spmm"]);
+}
