@@ -12,9 +12,10 @@ use lacis_core::{CsrView, Dense, Error, Result};
 
 use super::edges::{Edges, position};
 use super::gather::dots_one;
-use super::lanes::{LANES, Lanes, Layout, Vector, exp_less};
+use super::lanes::{Lanes, Layout, Vector};
 use super::rows::PerEntry;
 use crate::isa::Arith;
+use crate::math;
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
 
@@ -88,8 +89,9 @@ impl<F: Real> Chunk<F> {
     ) {
         let n = entries.len();
         let used = layout.score_vectors(n);
-        for (s, lse) in self.scores[..used].iter_mut().zip(&self.lse) {
-            *s = exp_less::<M, F>(s, lse);
+        let lse = self.lse.as_flattened();
+        for (s, lse) in self.scores[..used].as_flattened_mut().iter_mut().zip(lse) {
+            *s = math::exp::<M, F>(*s - *lse);
         }
         layout.set_after(&mut self.scores, n, F::ZERO);
         match &edges.dropout {
@@ -98,11 +100,10 @@ impl<F: Real> Chunk<F> {
             }
             None => self.dropped[..used].copy_from_slice(&self.scores[..used]),
         }
-        let p = self.scores.iter().zip(&self.dropped);
-        for ((dot, delta), (p, dropped)) in self.dots[..used].iter_mut().zip(&self.delta).zip(p) {
-            for l in 0..LANES {
-                dot[l] = M::mul_add(dropped[l], dot[l], -(p[l] * delta[l]));
-            }
+        let p = self.scores.as_flattened().iter().zip(self.dropped.as_flattened());
+        let dots = self.dots[..used].as_flattened_mut().iter_mut();
+        for ((dot, delta), (p, dropped)) in dots.zip(self.delta.as_flattened()).zip(p) {
+            *dot = M::mul_add(*dropped, *dot, -(*p * *delta));
         }
         layout.set_after(&mut self.dots, n, F::ZERO);
     }

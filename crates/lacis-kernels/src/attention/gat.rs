@@ -24,7 +24,7 @@ use super::backward::{Given, row_of, store_vectors, to_callers_order};
 use super::edges::{Dropout, Edges};
 use super::forward::{self, Score};
 use super::gather::{self, AddRows, Fetch, Gathered};
-use super::lanes::{self, Layout, Slots, Vector, add, leaky, mul};
+use super::lanes::{Layout, Slots, Vector};
 use super::project::{Spread, project, spread};
 use super::rows::{self, Out, PerEntry, nothing};
 use crate::isa::{Arith, Isa};
@@ -346,13 +346,9 @@ impl<T: Stored> GatScore<'_, T> {
         let layout = self.gat.layout;
         let used = layout.score_vectors(entries.len());
         self.edges.add_bias(layout, (a, entries), scores);
-        if let [t] = tile {
-            scores[..used].iter_mut().for_each(|s| *s = add(s, t));
-            return;
-        }
         for group in scores[..used].chunks_exact_mut(tile.len()) {
-            for (s, t) in group.iter_mut().zip(tile) {
-                *s = add(s, t);
+            for (s, t) in group.as_flattened_mut().iter_mut().zip(tile.as_flattened()) {
+                *s += *t;
             }
         }
     }
@@ -360,9 +356,10 @@ impl<T: Stored> GatScore<'_, T> {
     /// From `raw` to scores and the slopes there.
     #[inline(always)]
     fn activate(&self, raw: &mut [Vector<T>], slopes: &mut [Vector<T>]) {
-        for (raw, slopes) in raw.iter_mut().zip(slopes) {
-            *slopes = lanes::slopes(raw, self.slope);
-            *raw = mul(raw, slopes);
+        let slopes = slopes.as_flattened_mut();
+        for (raw, slope) in raw.as_flattened_mut().iter_mut().zip(slopes) {
+            *slope = if *raw > T::Sum::ZERO { T::Sum::ONE } else { self.slope };
+            *raw *= *slope;
         }
     }
 }
@@ -402,8 +399,8 @@ impl<T: Stored> Score<T> for GatScore<'_, T> {
         layout.gather_slots(&self.source, 0, (a.cols, entries.clone()), scores);
         let used = layout.score_vectors(entries.len());
         self.raw((a, entries), tile, scores);
-        for s in &mut scores[..used] {
-            *s = leaky(s, self.slope);
+        for s in scores[..used].as_flattened_mut() {
+            *s *= if *s > T::Sum::ZERO { T::Sum::ONE } else { self.slope };
         }
     }
 

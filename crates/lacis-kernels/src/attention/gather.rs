@@ -142,6 +142,29 @@ impl<F: Real> Join<F> for AddRows {
     }
 }
 
+/// Does something for the vectors of a tile, of which there are at most 4, one by one. A loop over
+/// them would be taken for one over numbers that lie a vector apart.
+macro_rules! each_vector {
+    ($V:ident, $v:ident => $body:expr) => {{
+        if $V > 0 {
+            let $v = 0;
+            $body
+        }
+        if $V > 1 {
+            let $v = 1;
+            $body
+        }
+        if $V > 2 {
+            let $v = 2;
+            $body
+        }
+        if $V > 3 {
+            let $v = 3;
+            $body
+        }
+    }};
+}
+
 /// The numbers of a tile of row `j`, read where they lie.
 macro_rules! read {
     ($x:ident, $j:expr, $tile:ident, $T:ident, $V:ident => $short:ident) => {{
@@ -296,15 +319,16 @@ fn reduce_tile<M: Arith, T: Stored, G: Term<T::Sum>, const K: usize, const V: us
             let short;
             let row = read!(x, j, tile, T, V => short);
             if K == 0 {
-                let mut sum = term.at::<M>(0, &vector::<T, K, V>(row, 0, &meant));
-                for v in 1..V {
-                    sum = add(&sum, &term.at::<M>(v, &vector::<T, K, V>(row, v, &meant)));
-                }
+                let mut sum = [T::Sum::ZERO; LANES];
+                each_vector!(V, v => {
+                    let more = term.at::<M>(v, &vector::<T, K, V>(row, v, &meant));
+                    sum = if v == 0 { more } else { add(&sum, &more) };
+                });
                 products[0] = sum;
             } else {
-                for v in 0..V {
+                each_vector!(V, v => {
                     products[v] = term.at::<M>(v, &vector::<T, K, V>(row, v, &meant));
-                }
+                });
             }
         }
         let mut at = block * BLOCK * slots + tile.head;
@@ -329,16 +353,14 @@ fn store_sums<F: Real, const K: usize, const V: usize>(
             out[0] = so_far + across(&products[0]);
         }
         LANES => {
-            for v in 0..V {
-                out[v] = across(&products[v]);
-            }
+            each_vector!(V, v => out[v] = across(&products[v]));
         }
         _ => {
-            for v in 0..V {
+            each_vector!(V, v => {
                 let heads = LANES / K;
                 let sums = groups::<F, K>(&products[v]);
                 out[v * heads..][..heads].copy_from_slice(&sums[..heads]);
-            }
+            });
         }
     }
 }
@@ -384,11 +406,11 @@ fn join_tile<M: Arith, T: Stored, J: Join<T::Sum>, const K: usize, const V: usiz
         let short;
         let row = read!(x, j, tile, T, V => short);
         let Some(p) = p.get(at..at + heads_of::<K, V>()) else { return };
-        for v in 0..V {
+        each_vector!(V, v => {
             let w = weights::<T::Sum, K>(p, v);
             let x = vector::<T, K, V>(row, v, &meant);
             totals[v] = how.join::<M>(v, &w, &x, &totals[v]);
-        }
+        });
         at += slots;
     }
     *sums = totals;

@@ -220,20 +220,23 @@ impl Layout {
     /// A number per head, repeated over the lanes of a tile; 0 for heads of padding.
     #[inline(always)]
     pub fn tile_of<F: Real>(self, x: &[F], tile: &mut [Lanes<F>]) {
-        // `slots` is a power of two where a tile repeats.
-        let mask = self.slots.next_power_of_two() - 1;
-        for (lane, out) in tile.as_flattened_mut().iter_mut().enumerate() {
-            *out = x.get(lane & mask).copied().unwrap_or(F::ZERO);
+        match (self.slots, &mut *tile) {
+            (1, [tile]) => *tile = repeated::<F, 1>(x),
+            (2, [tile]) => *tile = repeated::<F, 2>(x),
+            (4, [tile]) => *tile = repeated::<F, 4>(x),
+            (8, [tile]) => *tile = repeated::<F, 8>(x),
+            _ => {
+                let tile = tile.as_flattened_mut();
+                let n = x.len().min(tile.len());
+                tile[..n].copy_from_slice(&x[..n]);
+                tile[n..].fill(F::ZERO);
+            }
         }
     }
 
     /// A tile under every vector of scores.
     #[inline(always)]
     pub fn repeat<F: Real>(self, tile: &[Lanes<F>], scores: &mut [Lanes<F>]) {
-        if let [tile] = tile {
-            scores.fill(*tile);
-            return;
-        }
         for group in scores.chunks_exact_mut(tile.len()) {
             group.copy_from_slice(tile);
         }
@@ -300,6 +303,21 @@ impl Layout {
             *last = keep(last, used % LANES, value);
         }
     }
+}
+
+/// The first `N` numbers over and over; 0 for those that are missing.
+#[inline(always)]
+fn repeated<F: Real, const N: usize>(x: &[F]) -> Lanes<F> {
+    let mut few = [F::ZERO; N];
+    match x.first_chunk() {
+        Some(x) => few = *x,
+        None => few.iter_mut().zip(x).for_each(|(few, x)| *few = *x),
+    }
+    let mut lanes = [F::ZERO; LANES];
+    for l in 0..LANES {
+        lanes[l] = few[l % N];
+    }
+    lanes
 }
 
 /// The `N` numbers from `at` on of the rows that are named, and asks for those to come.

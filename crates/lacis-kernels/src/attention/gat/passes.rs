@@ -6,7 +6,7 @@ use lacis_core::CsrView;
 
 use super::super::backward::{Chunk, Given, Target, store_scores};
 use super::super::gather::{self, AddRows, Fetch, Gathered, Times};
-use super::super::lanes::{LANES, Lanes, Layout, Slots, Vector, mul};
+use super::super::lanes::{LANES, Lanes, Layout, Slots, Vector};
 use super::super::rows::{OutRow, Pass, PerEntry, Sizes, Sums};
 use super::{Gat, GatScore};
 use crate::isa::Arith;
@@ -142,8 +142,8 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
 /// `x·by`, vector by vector.
 #[inline(always)]
 fn scale<F: Real>(x: &mut [Lanes<F>], by: &[Lanes<F>]) {
-    for (x, by) in x.iter_mut().zip(by) {
-        *x = mul(x, by);
+    for (x, by) in x.as_flattened_mut().iter_mut().zip(by.as_flattened()) {
+        *x *= *by;
     }
 }
 
