@@ -68,8 +68,8 @@ pub(super) struct Chunk<F> {
     pub delta: Vec<Lanes<F>>,
     /// `dy_i · v_j`, then the gradient of the scores.
     pub dots: Vec<Lanes<F>>,
-    /// `p'`.
-    pub dropped: Vec<Lanes<F>>,
+    /// `p'`, where there is dropout.
+    dropped: Vec<Lanes<F>>,
 }
 
 impl<F: Real> Chunk<F> {
@@ -94,18 +94,47 @@ impl<F: Real> Chunk<F> {
             *s = math::exp::<M, F>(*s - *lse);
         }
         layout.set_after(&mut self.scores, n, F::ZERO);
-        match &edges.dropout {
-            Some(dropout) => {
-                dropout.apply(layout, (a, entries), (&self.scores, &mut self.dropped));
-            }
-            None => self.dropped[..used].copy_from_slice(&self.scores[..used]),
-        }
-        let p = self.scores.as_flattened().iter().zip(self.dropped.as_flattened());
+        let p = self.scores[..used].as_flattened().iter();
         let dots = self.dots[..used].as_flattened_mut().iter_mut();
-        for ((dot, delta), (p, dropped)) in dots.zip(self.delta.as_flattened()).zip(p) {
-            *dot = M::mul_add(*dropped, *dot, -(*p * *delta));
+        let dots = dots.zip(self.delta.as_flattened());
+        if let Some(dropout) = &edges.dropout {
+            dropout.apply(layout, (a, entries), (&self.scores, &mut self.dropped));
+            for ((dot, delta), (p, dropped)) in dots.zip(p.zip(self.dropped.as_flattened())) {
+                *dot = M::mul_add(*dropped, *dot, -(*p * *delta));
+            }
+        } else {
+            for ((dot, delta), p) in dots.zip(p) {
+                *dot = *p * (*dot - *delta);
+            }
         }
         layout.set_after(&mut self.dots, n, F::ZERO);
+    }
+
+    /// `p'`, after [`Chunk::differentiate`].
+    #[inline(always)]
+    pub fn weights<T: Stored<Sum = F>>(&self, edges: &Edges<'_, T>) -> &[Lanes<F>] {
+        if edges.dropout.is_some() { &self.dropped } else { &self.scores }
+    }
+
+    /// Multiplies `p` and `p'`.
+    #[inline(always)]
+    pub fn scale_weights<T: Stored<Sum = F>>(
+        &mut self,
+        (edges, used): (&Edges<'_, T>, usize),
+        by: &[Lanes<F>],
+    ) {
+        scale(&mut self.scores[..used], by);
+        if edges.dropout.is_some() {
+            scale(&mut self.dropped[..used], by);
+        }
+    }
+}
+
+/// `x·by`, vector by vector.
+#[inline(always)]
+pub(super) fn scale<F: Real>(x: &mut [Lanes<F>], by: &[Lanes<F>]) {
+    for (x, by) in x.as_flattened_mut().iter_mut().zip(by.as_flattened()) {
+        *x *= *by;
     }
 }
 

@@ -24,7 +24,7 @@ use super::backward::{Given, row_of, store_vectors, to_callers_order};
 use super::edges::{Dropout, Edges};
 use super::forward::{self, Score};
 use super::gather::{self, AddRows, Fetch, Gathered};
-use super::lanes::{Layout, Slots, Vector};
+use super::lanes::{Layout, Vector};
 use super::project::{Spread, project, spread};
 use super::rows::{self, Out, PerEntry, nothing};
 use crate::isa::{Arith, Isa};
@@ -163,7 +163,8 @@ impl<'a, T: Stored> Gat<'a, T> {
         }
         let gat = &self.on(isa);
         let bias = gat.edge_bias(isa, threads);
-        let score = gat.score(isa, bias.as_ref(), threads);
+        let ends = gat.project_ends(isa, threads);
+        let score = gat.score(&ends, bias.as_ref());
         forward::run(isa, &score, (y, lse), threads);
         Ok(())
     }
@@ -190,22 +191,23 @@ impl<'a, T: Stored> Gat<'a, T> {
         }
         let gat = &self.on(isa);
         let bias = gat.edge_bias(isa, threads);
-        let score = gat.score(isa, bias.as_ref(), threads);
+        let ends = gat.project_ends(isa, threads);
+        let score = gat.score(&ends, bias.as_ref());
         let GatGrads { source, target, target_vectors, source_vectors, .. } = grads;
         let layout = gat.layout;
         let [t, u] = [gat.target_vectors, gat.source_vectors].map(|m| row_of(layout, m));
 
         let (n, nnz) = (gat.a.n_rows(), gat.a.cols.len());
-        let mut stats = Slots::new(n, layout, 4);
+        let mut stats = layout.slots(n, 4);
         let wanted = grads.bias.is_some() || gat.edge_vectors.is_some();
         let mut scores: Option<Dense<T::Sum>> = wanted.then(|| Dense::zeros(nnz, layout.heads));
         let own = PerEntry::new(nnz, None, scores.as_mut().map(MatMut::from));
         let pass = Targets { score: &score, gat, given, vectors: &t };
         let features = [target.unwrap_or(nothing(n)), nothing(n)];
-        let out = Out { features, stats: stats.as_mut() };
+        let out = Out { features, stats: (&mut stats).into() };
         store_vectors(layout, &rows::run(isa, &pass, (out, own), threads), target_vectors);
 
-        let pass = Sources { score: &score, gat, given, vectors: [&t, &u], stats: &stats };
+        let pass = Sources { score: &score, gat, given, vectors: [&t, &u], stats: (&stats).into() };
         let m = gat.a.n_cols;
         let out = Out { features: [source, nothing(m)], stats: nothing(m) };
         let totals = rows::run(isa, &pass, (out, PerEntry::none(nnz)), threads);
@@ -262,25 +264,29 @@ impl<'a, T: Stored> Gat<'a, T> {
         Some(sums)
     }
 
-    fn score<'s>(
-        &'s self,
-        isa: Isa,
-        bias: Option<&'s Dense<T::Sum>>,
-        threads: &Threads,
-    ) -> GatScore<'s, T> {
+    /// `t_h·x_ih` of targets and `u_h·z_jh` of sources.
+    fn project_ends(&self, isa: Isa, threads: &Threads) -> [Dense<T::Sum>; 2] {
         let ends = [
             (self.target.unwrap_or(self.source), self.target_vectors),
             (self.source, self.source_vectors),
         ];
-        let [target, source] = ends.map(|(x, vectors)| {
-            let mut slots = Slots::new(x.n_rows, self.layout, 1);
+        ends.map(|(x, vectors)| {
+            let mut slots = self.layout.slots(x.n_rows, 1);
             let row = row_of(self.layout, vectors);
-            project(isa, (self.layout, x, &row), slots.as_mut(), threads);
+            project(isa, (self.layout, x, &row), (&mut slots).into(), threads);
             slots
-        });
+        })
+    }
+
+    fn score<'s>(
+        &'s self,
+        [target, source]: &'s [Dense<T::Sum>; 2],
+        bias: Option<&'s Dense<T::Sum>>,
+    ) -> GatScore<'s, T> {
         let bias = bias.map(Mat::from).or(self.edges.bias);
         let edges = Edges { features: None, bias, dropout: self.edges.dropout };
-        GatScore { gat: self, target, source, edges, slope: T::Sum::of(self.slope) }
+        let slope = T::Sum::of(self.slope);
+        GatScore { gat: self, target: target.into(), source: source.into(), edges, slope }
     }
 
     fn check_target(&self) -> Result<()> {
@@ -327,8 +333,8 @@ type EdgeGrads<'a, T> = (
 /// `leaky(t_i + u_j + bias)`.
 struct GatScore<'a, T: Stored> {
     gat: &'a Gat<'a, T>,
-    target: Slots<T::Sum>,
-    source: Slots<T::Sum>,
+    target: Mat<'a, T::Sum>,
+    source: Mat<'a, T::Sum>,
     /// Their bias includes what the features give.
     edges: Edges<'a, T>,
     slope: T::Sum,
@@ -356,10 +362,10 @@ impl<T: Stored> GatScore<'_, T> {
     /// From `raw` to scores and the slopes there.
     #[inline(always)]
     fn activate(&self, raw: &mut [Vector<T>], slopes: &mut [Vector<T>]) {
-        let slopes = slopes.as_flattened_mut();
-        for (raw, slope) in raw.as_flattened_mut().iter_mut().zip(slopes) {
-            *slope = if *raw > T::Sum::ZERO { T::Sum::ONE } else { self.slope };
-            *raw *= *slope;
+        let (slope, slopes) = (self.slope, slopes.as_flattened_mut());
+        for (raw, slope_there) in raw.as_flattened_mut().iter_mut().zip(slopes) {
+            *slope_there = if *raw > T::Sum::ZERO { T::Sum::ONE } else { slope };
+            *raw *= *slope_there;
         }
     }
 }
@@ -396,11 +402,12 @@ impl<T: Stored> Score<T> for GatScore<'_, T> {
         scores: &mut [Vector<T>],
     ) {
         let (layout, a) = (self.gat.layout, self.gat.a);
-        layout.gather_slots(&self.source, 0, (a.cols, entries.clone()), scores);
+        layout.gather_slots(self.source, (a.cols, entries.clone()), [scores]);
         let used = layout.score_vectors(entries.len());
         self.raw((a, entries), tile, scores);
+        let slope = self.slope;
         for s in scores[..used].as_flattened_mut() {
-            *s *= if *s > T::Sum::ZERO { T::Sum::ONE } else { self.slope };
+            *s *= if *s > T::Sum::ZERO { T::Sum::ONE } else { slope };
         }
     }
 

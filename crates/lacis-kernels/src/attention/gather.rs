@@ -13,43 +13,32 @@ use std::ops::Range;
 use lacis_core::CsrView;
 
 use super::edges::{Edges, position};
-use super::lanes::{LANES, Lanes, Layout, add, has_shapes, keep, mul, mul_add};
+use super::lanes::{LANES, Lanes, Layout, Names, add, has_shapes, keep, mul, mul_add};
 use crate::isa::{Arith, per_isa};
 use crate::matrix::Mat;
 use crate::mem::{L1, L2, fetch_lines};
 use crate::real::{Real, Stored};
 
-/// Entries ahead of which rows are asked for into the second cache, and into the first.
-const FAR: usize = 64;
-const NEAR: usize = 12;
-
 /// The rows of `x` that some entries name.
 #[derive(Clone, Copy)]
 pub(super) struct Gathered<'a, T> {
     x: Mat<'a, T>,
-    cols: &'a [u32],
-    far: &'a [u32],
-    near: &'a [u32],
+    names: Names<'a>,
     straddling: bool,
 }
 
 impl<'a, T: Stored> Gathered<'a, T> {
     #[inline(always)]
     pub fn new(x: Mat<'a, T>, cols: &'a [u32], entries: Range<usize>) -> Self {
-        let Range { start, end } = entries;
-        let own = &cols[start..end];
-        // At the matrix's end nothing comes after: then a row is asked for itself, to no effect.
-        let far = cols.get(start + FAR..end + FAR).unwrap_or(own);
-        let near = cols.get(start + NEAR..end + NEAR).unwrap_or(own);
-        let bytes = x.stride * size_of::<T>();
-        Gathered { x, cols: own, far, near, straddling: !bytes.is_multiple_of(64) }
+        let straddling = !(x.stride * size_of::<T>()).is_multiple_of(64);
+        Gathered { x, names: Names::new(cols, entries), straddling }
     }
 
     /// The row of entry `n` alone; none where there are none.
     #[inline(always)]
     pub fn only(self, n: usize) -> Self {
-        let cols = self.cols.get(n..n + 1).unwrap_or(&[]);
-        Gathered { cols, far: cols, near: cols, ..self }
+        let own = self.names.own.get(n..n + 1).unwrap_or(&[]);
+        Gathered { names: Names { own, far: own, near: own }, ..self }
     }
 }
 
@@ -306,11 +295,11 @@ fn reduce_tile<M: Arith, T: Stored, G: Term<T::Sum>, const K: usize, const V: us
     (tile, out): (Tile, &mut [T::Sum]),
 ) {
     let term = term.part(tile.vector, V);
-    let Gathered { x, cols, far, near, straddling } = rows;
+    let Gathered { x, names: Names { own, far, near }, straddling } = rows;
     let meant = meant::<T::Sum>(tile);
     let mut products = [[[T::Sum::ZERO; LANES]; V]; BLOCK];
     let ahead = far.chunks(BLOCK).zip(near.chunks(BLOCK));
-    for (block, (cols, (far, near))) in cols.chunks(BLOCK).zip(ahead).enumerate() {
+    for (block, (cols, (far, near))) in own.chunks(BLOCK).zip(ahead).enumerate() {
         let ahead = far.iter().zip(near);
         for ((products, &j), (far, near)) in products.iter_mut().zip(cols).zip(ahead) {
             if fetch == Fetch::Yes {
@@ -394,12 +383,12 @@ fn join_tile<M: Arith, T: Stored, J: Join<T::Sum>, const K: usize, const V: usiz
     (tile, sums): (Tile, &mut [Lanes<T::Sum>]),
 ) {
     let how = how.part(tile.vector, V);
-    let Gathered { x, cols, far, near, straddling } = rows;
+    let Gathered { x, names: Names { own, far, near }, straddling } = rows;
     let Some(sums) = sums[tile.vector..].first_chunk_mut::<V>() else { return };
     let meant = meant::<T::Sum>(tile);
     let mut totals = *sums;
     let mut at = tile.head;
-    for (&j, (far, near)) in cols.iter().zip(far.iter().zip(near)) {
+    for (&j, (far, near)) in own.iter().zip(far.iter().zip(near)) {
         if fetch == Fetch::Yes {
             ask::<T, V>((x, straddling), tile, [*far, *near]);
         }

@@ -19,7 +19,7 @@ use super::backward::{Chunk, Given, InOrder, Target, row_of, store_scores, store
 use super::edges::{Dropout, Edges};
 use super::forward::{self, Score};
 use super::gather::{self, AddRows, Fetch, Filled, Gathered, Join, Term, Times};
-use super::lanes::{LANES, Lanes, Layout, Slots, Vector};
+use super::lanes::{LANES, Lanes, Layout, Vector};
 use super::lanes::{add, leaky, mul, mul_add, slopes};
 use super::rows::{self, Out, OutRow, Pass, PerEntry, Sizes, Sums, nothing};
 use crate::isa::{Arith, Isa};
@@ -140,15 +140,15 @@ impl<'a, T: Stored> GatV2<'a, T> {
         let gat = self.on(isa);
         let score = gat.score();
         let (n, m, nnz) = (self.a.n_rows(), self.a.n_cols, self.a.cols.len());
-        let mut stats = Slots::new(n, layout, 2);
+        let mut stats = layout.slots(n, 2);
         let mut ordered = InOrder::new(self.a, features, bias);
         let pass = Targets { score: &score, given };
-        let out = Out { features: [target, nothing(n)], stats: stats.as_mut() };
+        let out = Out { features: [target, nothing(n)], stats: (&mut stats).into() };
         let totals = rows::run(isa, &pass, (out, ordered.per_entry(nnz)), threads);
         ordered.finish(self.a);
         store_vectors(layout, &totals, vectors);
 
-        let pass = Sources { score: &score, given, stats: &stats };
+        let pass = Sources { score: &score, given, stats: (&stats).into() };
         let out = Out { features: [source, nothing(m)], stats: nothing(m) };
         rows::run(isa, &pass, (out, PerEntry::none(nnz)), threads);
         Ok(())
@@ -496,7 +496,7 @@ struct Sources<'a, T: Stored> {
     score: &'a GatV2Score<'a, T>,
     given: &'a Given<'a, T>,
     /// `lse` and `δ` of each target.
-    stats: &'a Slots<T::Sum>,
+    stats: Mat<'a, T::Sum>,
 }
 
 impl<T: Stored> Pass<T> for Sources<'_, T> {
@@ -534,8 +534,8 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
         let at = (self.given.transpose, entries);
         let names = (at.0.cols, at.1.clone());
         let Work { chunk, ends: work, .. } = work;
-        layout.gather_slots(self.stats, 0, names.clone(), &mut chunk.lse);
-        layout.gather_slots(self.stats, 1, names.clone(), &mut chunk.delta);
+        let Chunk { lse, delta, .. } = &mut *chunk;
+        layout.gather_slots(self.stats, names.clone(), [lse, delta]);
         let targets = Gathered::new(gat.target, names.0, names.1.clone());
         let rows = Gathered::new(self.given.grad, names.0, names.1);
         score.of(gat.target, at.clone(), work, &mut chunk.scores);
@@ -544,7 +544,7 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
         chunk.differentiate::<M, T>(layout, &gat.edges, at);
         let ds = (&chunk.dots[..], AddSource(score.ends(&work.own)));
         score.join((targets, work.filled.rows(n)), ds, sums);
-        let p = (&chunk.dropped[..], AddRows);
+        let p = (chunk.weights(&gat.edges), AddRows);
         gather::join(layout, (rows, Fetch::No), p, sums);
     }
 
