@@ -97,8 +97,8 @@ impl<F: Real> Chunk<F> {
         let p = self.scores[..used].as_flattened().iter();
         let dots = self.dots[..used].as_flattened_mut().iter_mut();
         let dots = dots.zip(self.delta.as_flattened());
-        if let Some(dropout) = &edges.dropout {
-            dropout.apply(layout, (a, entries), (&self.scores, &mut self.dropped));
+        if edges.dropout.is_some() {
+            edges.dropped(layout, (a, entries), (&self.scores, &mut self.dropped));
             for ((dot, delta), (p, dropped)) in dots.zip(p.zip(self.dropped.as_flattened())) {
                 *dot = M::mul_add(*dropped, *dot, -(*p * *delta));
             }

@@ -15,11 +15,12 @@ use lacis_core::error::same_size;
 use lacis_core::{CsrView, Error, Result, Threads};
 
 use super::backward::{Chunk, Given, InOrder, Target, store_scores};
-use super::edges::{Dropout, Edges};
+use super::edges::{Edges, edge_options};
 use super::forward::{self, Score};
 use super::gather::{self, AddRows, Fetch, Filled, Gathered, Times};
 use super::lanes::{LANES, Lanes, Layout, Vector, mul};
 use super::rows::{self, Out, OutRow, Pass, PerEntry, Sizes, Sums, nothing};
+use crate::dropout::Dropout;
 use crate::isa::{Arith, Isa};
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
@@ -51,6 +52,8 @@ pub struct DotAttentionGrads<'a, T: Stored> {
     /// Of `b`, in the caller's order; whether there is one or not.
     pub bias: Option<MatMut<'a, T::Sum>>,
 }
+
+edge_options!(DotAttention, "Edges have a bias `b`, `nnz × heads` in the caller's order.");
 
 impl<'a, T: Stored> DotAttention<'a, T> {
     /// `q` has one row per target, `k` and `v` one per source; queries are as wide as keys, values
@@ -92,21 +95,6 @@ impl<'a, T: Stored> DotAttention<'a, T> {
     pub fn with_features(mut self, features: impl Into<Mat<'a, T>>) -> Result<Self> {
         self.edges.features = Some(features.into());
         self.check_edges()
-    }
-
-    /// Edges have a bias `b`, `nnz × heads` in the caller's order.
-    ///
-    /// # Errors
-    /// When a size does not fit.
-    pub fn with_bias(mut self, bias: impl Into<Mat<'a, T::Sum>>) -> Result<Self> {
-        self.edges.bias = Some(bias.into());
-        self.check_edges()
-    }
-
-    /// Coefficients are dropped out.
-    pub fn with_dropout(mut self, dropout: Dropout) -> Self {
-        self.edges.dropout = Some(dropout);
-        self
     }
 
     fn on(&self, isa: Isa) -> Self {

@@ -21,12 +21,13 @@ use lacis_core::error::same_size;
 use lacis_core::{CsrView, Dense, Error, Result, Threads};
 
 use super::backward::{Given, row_of, store_vectors, to_callers_order};
-use super::edges::{Dropout, Edges};
+use super::edges::{Edges, edge_options};
 use super::forward::{self, Score};
 use super::gather::{self, AddRows, Fetch, Gathered};
 use super::lanes::{Layout, Vector};
 use super::project::{Spread, project, spread};
 use super::rows::{self, Out, PerEntry, nothing};
+use crate::dropout::Dropout;
 use crate::isa::{Arith, Isa};
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
@@ -65,6 +66,11 @@ pub struct GatGrads<'a, T: Stored> {
     /// Of `b`, in the caller's order; whether there is one or not.
     pub bias: Option<MatMut<'a, T::Sum>>,
 }
+
+edge_options!(
+    Gat,
+    "Edges have a bias `b`, `nnz × heads` in the caller's order, inside the LeakyReLU."
+);
 
 impl<'a, T: Stored> Gat<'a, T> {
     /// Attention of the nodes of a square adjacency to each other: `x` is `z`, one row per node,
@@ -123,24 +129,7 @@ impl<'a, T: Stored> Gat<'a, T> {
         same_size("gat", "number of edge vectors", self.layout.heads, vectors.n_rows)?;
         same_size("gat", "length of an edge vector", self.layout.channels, vectors.n_cols)?;
         (self.edges.features, self.edge_vectors) = (Some(features.into()), Some(vectors));
-        self.edges.check("gat", self.layout, self.a.cols.len())?;
-        Ok(self)
-    }
-
-    /// Edges have a bias `b`, `nnz × heads` in the caller's order, inside the LeakyReLU.
-    ///
-    /// # Errors
-    /// When a size does not fit.
-    pub fn with_bias(mut self, bias: impl Into<Mat<'a, T::Sum>>) -> Result<Self> {
-        self.edges.bias = Some(bias.into());
-        self.edges.check("gat", self.layout, self.a.cols.len())?;
-        Ok(self)
-    }
-
-    /// Coefficients are dropped out.
-    pub fn with_dropout(mut self, dropout: Dropout) -> Self {
-        self.edges.dropout = Some(dropout);
-        self
+        self.check_edges()
     }
 
     /// Computes `y`, one row per target, `heads·C` wide, and `lse`, a number per target and head
@@ -217,6 +206,11 @@ impl<'a, T: Stored> Gat<'a, T> {
             gat.edge_grads(isa, &scores, rest, threads);
         }
         Ok(())
+    }
+
+    fn check_edges(self) -> Result<Self> {
+        self.edges.check("gat", self.layout, self.a.cols.len())?;
+        Ok(self)
     }
 
     fn on(&self, isa: Isa) -> Self {

@@ -16,12 +16,13 @@ use lacis_core::error::same_size;
 use lacis_core::{CsrView, Result, Threads};
 
 use super::backward::{Chunk, Given, InOrder, Target, row_of, store_scores, store_vectors};
-use super::edges::{Dropout, Edges};
+use super::edges::{Edges, edge_options};
 use super::forward::{self, Score};
 use super::gather::{self, AddRows, Fetch, Filled, Gathered, Join, Term, Times};
 use super::lanes::{LANES, Lanes, Layout, Vector};
 use super::lanes::{add, leaky, mul, mul_add, slopes};
 use super::rows::{self, Out, OutRow, Pass, PerEntry, Sizes, Sums, nothing};
+use crate::dropout::Dropout;
 use crate::isa::{Arith, Isa};
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
@@ -53,6 +54,8 @@ pub struct GatV2Grads<'a, T: Stored> {
     pub bias: Option<MatMut<'a, T::Sum>>,
 }
 
+edge_options!(GatV2, "Edges have a bias `b`, `nnz × heads` in the caller's order.");
+
 impl<'a, T: Stored> GatV2<'a, T> {
     /// `x` has one row per target and `z` one per source, `heads·C` wide; `v` is `heads × C`.
     ///
@@ -79,24 +82,7 @@ impl<'a, T: Stored> GatV2<'a, T> {
     /// When a size does not fit.
     pub fn with_features(mut self, features: impl Into<Mat<'a, T>>) -> Result<Self> {
         self.edges.features = Some(features.into());
-        self.edges.check("gatv2", self.layout, self.a.cols.len())?;
-        Ok(self)
-    }
-
-    /// Edges have a bias `b`, `nnz × heads` in the caller's order.
-    ///
-    /// # Errors
-    /// When a size does not fit.
-    pub fn with_bias(mut self, bias: impl Into<Mat<'a, T::Sum>>) -> Result<Self> {
-        self.edges.bias = Some(bias.into());
-        self.edges.check("gatv2", self.layout, self.a.cols.len())?;
-        Ok(self)
-    }
-
-    /// Coefficients are dropped out.
-    pub fn with_dropout(mut self, dropout: Dropout) -> Self {
-        self.edges.dropout = Some(dropout);
-        self
+        self.check_edges()
     }
 
     /// Computes `y`, one row per target, `heads·C` wide, and `lse`, a number per target and head
@@ -152,6 +138,11 @@ impl<'a, T: Stored> GatV2<'a, T> {
         let out = Out { features: [source, nothing(m)], stats: nothing(m) };
         rows::run(isa, &pass, (out, PerEntry::none(nnz)), threads);
         Ok(())
+    }
+
+    fn check_edges(self) -> Result<Self> {
+        self.edges.check("gatv2", self.layout, self.a.cols.len())?;
+        Ok(self)
     }
 
     fn on(&self, isa: Isa) -> Self {

@@ -13,13 +13,12 @@ use std::ops::Range;
 use lacis_core::{DType, Dense};
 
 use crate::isa::{Arith, Isa, per_isa};
+pub(super) use crate::lanes::LANES;
 use crate::math;
 use crate::matrix::Mat;
 use crate::mem::{L1, L2, fetch_lines};
 use crate::real::{Real, Stored};
 
-/// Numbers of a vector, whatever the instruction set makes of it.
-pub(super) const LANES: usize = 16;
 /// Entries ahead of which rows are asked for into the second cache, and into the first.
 const FAR: usize = 64;
 const NEAR: usize = 12;
