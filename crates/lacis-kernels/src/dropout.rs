@@ -1,4 +1,5 @@
 //! Dropout whose mask is a function, not a matrix: `d_ic` is 0 or `1 / share` by row and column.
+//! For attention, rows are edges and columns are heads.
 //!
 //! ```text
 //!   block  = Philox(key, row, column / 8)      128 bits: 8 numbers of 16 bits, the lowest first
@@ -14,12 +15,12 @@
 use lacis_core::error::same_size;
 use lacis_core::{Error, Result, Rng};
 
+use crate::lanes::LANES;
+use crate::real::Real;
 use crate::strips::{STRIP, Strip};
 
 /// Numbers of a block of random bits.
-const NUMBERS: usize = 8;
-/// Blocks computed at once: what fills vectors of every instruction set.
-const LANES: usize = 16;
+pub(crate) const NUMBERS: usize = 8;
 /// The share that keeps everything.
 const ALL: u32 = 1 << 16;
 
@@ -58,6 +59,11 @@ impl<'a> Dropout<'a> {
         word >> (column % 2 * 16) & 0xffff < self.kept
     }
 
+    /// What the element is multiplied by: 0, or [`Dropout::scale`].
+    pub fn factor(&self, row: u32, column: usize) -> f64 {
+        if self.keeps(row, column) { self.scale() } else { 0.0 }
+    }
+
     /// What kept elements are multiplied by.
     pub fn scale(&self) -> f64 {
         if self.kept == 0 { 0.0 } else { f64::from(ALL) / f64::from(self.kept) }
@@ -66,6 +72,27 @@ impl<'a> Dropout<'a> {
     /// Whether nothing is dropped.
     pub fn keeps_all(&self) -> bool {
         self.kept == ALL
+    }
+
+    /// The number of row `i` in the whole graph.
+    #[inline(always)]
+    pub(crate) fn name(&self, i: usize) -> u32 {
+        self.rows.map_or(i as u32, |rows| rows[i])
+    }
+
+    /// The factors of some rows, by their names, for the columns of one block.
+    #[inline(always)]
+    pub(crate) fn factors<F: Real>(&self, names: &[u32; LANES], block: u32) -> Factors<F> {
+        let (kept, scale) = (self.kept, F::of(self.scale()));
+        let words = philox(names, &[block; LANES], self.rng);
+        let mut factors = [[F::ZERO; NUMBERS]; LANES];
+        for (factors, words) in factors.iter_mut().zip(&words) {
+            for (pair, word) in factors.as_chunks_mut::<2>().0.iter_mut().zip(words) {
+                *pair = [*word & 0xffff, *word >> 16]
+                    .map(|number| if number < kept { scale } else { F::ZERO });
+            }
+        }
+        factors
     }
 
     pub(crate) fn check(&self, op: &'static str, n_rows: usize) -> Result<()> {
@@ -80,6 +107,9 @@ impl<'a> Dropout<'a> {
     }
 }
 
+/// What the elements of a block of columns are multiplied by, in several rows.
+pub(crate) type Factors<F> = [[F; NUMBERS]; LANES];
+
 /// Room for the random numbers of a strip; the last block may hang over.
 pub(crate) type Noise = [u16; STRIP + NUMBERS];
 
@@ -93,8 +123,7 @@ pub(crate) fn fill(noise: &mut Noise, dropout: &Dropout<'_>, first: usize, strip
     for _ in 0..(strip.rows * per_row).div_ceil(LANES) {
         let (mut rows, mut blocks, mut places) = ([0; LANES], [0; LANES], [STRIP; LANES]);
         for lane in 0..LANES.min((strip.rows - row) * per_row - block) {
-            let i = first + strip.row + row;
-            rows[lane] = dropout.rows.map_or(i as u32, |rows| rows[i]);
+            rows[lane] = dropout.name(first + strip.row + row);
             blocks[lane] = first_block + block as u32;
             places[lane] = row * whole + block * NUMBERS;
             block += 1;
@@ -116,7 +145,7 @@ pub(crate) fn fill(noise: &mut Noise, dropout: &Dropout<'_>, first: usize, strip
 
 /// Multiplies a strip by its mask.
 #[inline(always)]
-pub(crate) fn mask<F: crate::Real>(stage: &mut [F], noise: &Noise, dropout: &Dropout<'_>) {
+pub(crate) fn mask<F: Real>(stage: &mut [F], noise: &Noise, dropout: &Dropout<'_>) {
     let (kept, scale) = (dropout.kept, F::of(dropout.scale()));
     for (v, number) in stage.iter_mut().zip(noise) {
         *v *= if u32::from(*number) < kept { scale } else { F::ZERO };

@@ -25,7 +25,7 @@ pub use function::{
 use lacis_core::error::same_size;
 use lacis_core::{CsrView, Result, Threads};
 
-use crate::edges::{Span, spans_of_rows};
+use crate::edges::{Span, spans_with_rows};
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
@@ -81,10 +81,7 @@ pub fn forward<'y, T: Stored, E: EdgeFunction<T>>(
     if y.n_cols == 0 {
         return Ok(());
     }
-    let spans = spans_of_rows(&args.a, 1);
-    let ends: Vec<usize> = spans.iter().map(|span| span.rows.end).collect();
-    let parts = spans.into_iter().zip(y.split(&ends)).collect();
-    threads.map_with(parts, Scratch::default, |scratch, (span, y)| {
+    threads.map_with(spans_with_rows(&args.a, y), Scratch::default, |scratch, (span, y)| {
         compiled(isa, Part { args, function, span, y, scratch });
     });
     Ok(())

@@ -84,6 +84,16 @@ pub(crate) fn spans_of_rows(a: &CsrView<'_>, width: usize) -> Vec<Span> {
     slices.map(|rows| Span { entries: a.span(rows.clone()), rows }).collect()
 }
 
+/// As [`spans_of_rows`], and the rows of `y` that belong to each.
+pub(crate) fn spans_with_rows<'y, T: Stored>(
+    a: &CsrView<'_>,
+    y: MatMut<'y, T>,
+) -> Vec<(Span, MatMut<'y, T>)> {
+    let spans = spans_of_rows(a, 1);
+    let ends: Vec<usize> = spans.iter().map(|span| span.rows.end).collect();
+    spans.into_iter().zip(y.split(&ends)).collect()
+}
+
 fn span_size(width: usize) -> usize {
     (APART_NUMBERS / width.max(1)).clamp(64, SPAN_ENTRIES)
 }

@@ -4,10 +4,8 @@ use lacis_core::reference::Activation;
 
 use crate::elementwise::activation::apply;
 use crate::isa::{Arith, per_isa};
+pub(crate) use crate::lanes::LANES;
 use crate::real::{Real, Stored};
-
-/// Floats of a vector, whatever the instruction set makes of it.
-pub(crate) const LANES: usize = 16;
 
 /// Whether a product replaces what is there or is added to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

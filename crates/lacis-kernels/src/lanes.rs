@@ -9,7 +9,7 @@ use crate::isa::Arith;
 use crate::real::{Real, Stored};
 
 /// Numbers of a vector, whatever the instruction set makes of it.
-const LANES: usize = 16;
+pub(crate) const LANES: usize = 16;
 
 /// Scratch for a row of `k` numbers.
 pub(crate) fn scratch<F: Real>(k: usize) -> Vec<F> {

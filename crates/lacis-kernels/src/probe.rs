@@ -13,10 +13,10 @@ use lacis_core::error::same_size;
 use lacis_core::{CsrView, Result, Threads, threads};
 
 use crate::isa::{Arith, Isa, per_isa};
+use crate::lanes::LANES;
 use crate::matrix::{Mat, MatMut};
 use crate::spmm::SLICE_ENTRIES;
 
-const LANES: usize = 16;
 /// Floats that one thread reads or writes at a time.
 const BLOCK: usize = 1 << 16;
 

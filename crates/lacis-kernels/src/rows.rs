@@ -5,12 +5,11 @@
 //! the memory, where nothing is to be read, it is copied instead.
 
 use crate::isa::Arith;
+pub(crate) use crate::lanes::LANES;
 use crate::matrix::Mat;
 use crate::mem::prefetch;
 use crate::real::{Real, Stored};
 
-/// Numbers of a vector, whatever the instruction set makes of it.
-pub(crate) const LANES: usize = 16;
 /// How many entries ahead rows are asked for: far enough to hide memory, near enough to still be
 /// in the cache.
 pub(crate) const AHEAD: usize = 16;

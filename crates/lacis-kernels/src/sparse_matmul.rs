@@ -22,12 +22,12 @@ use lacis_core::threads::ranges;
 use lacis_core::{CsrView, Error, Result, Threads};
 
 use crate::isa::{Arith, Isa, per_isa};
+use crate::lanes::LANES;
 use crate::matrix::{Mat, MatMut};
 use crate::spmm;
 
 /// Columns of a strip: four vectors.
 const STRIP: usize = 64;
-const LANES: usize = 16;
 /// How many parts to cut the work into at least, where it is large enough.
 const PARTS: usize = 8;
 /// A piece of rows has at least this many entries for each row of the result, or adding pieces

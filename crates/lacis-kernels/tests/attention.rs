@@ -4,8 +4,9 @@ use half::bf16;
 use lacis_core::reference as truth;
 use lacis_core::{Csr, CsrParts, Dense, Element, Rng, Threads};
 use lacis_kernels::attention::{
-    DotAttention, DotAttentionGrads, Dropout, Gat, GatGrads, GatV2, GatV2Grads, Given,
+    DotAttention, DotAttentionGrads, Gat, GatGrads, GatV2, GatV2Grads, Given,
 };
+use lacis_kernels::dropout::Dropout;
 use lacis_kernels::{Isa, Mat, Stored};
 
 use crate::cases::{assert_close, bits, dense, longest_row, matrices, matrix, on_every_machine};
@@ -21,23 +22,56 @@ struct Case {
     features: bool,
     bias: bool,
     dropout: bool,
+    /// Elements between the end of a row and the next.
+    gap: usize,
+    /// Channels of the values of a dot product, where these are not as wide as keys.
+    value_channels: Option<usize>,
 }
+
+/// What stands in gaps of results, and must stay.
+const GAP: f64 = 123.0;
 
 impl Case {
     fn plain(heads: usize, channels: usize) -> Self {
-        Case { heads, channels, features: false, bias: false, dropout: false }
+        let (features, bias, dropout) = (false, false, false);
+        Case { heads, channels, features, bias, dropout, gap: 0, value_channels: None }
     }
 
     fn full(heads: usize, channels: usize) -> Self {
-        Case { heads, channels, features: true, bias: true, dropout: true }
+        Case { features: true, bias: true, dropout: true, ..Case::plain(heads, channels) }
     }
 
     fn width(self) -> usize {
         self.heads * self.channels
     }
 
-    fn dropout(self) -> Option<Dropout> {
-        self.dropout.then(|| Dropout::new(0.4, 17).unwrap())
+    fn value_width(self) -> usize {
+        self.heads * self.value_channels.unwrap_or(self.channels)
+    }
+
+    fn dropout(self) -> Option<Dropout<'static>> {
+        self.dropout.then(|| Dropout::new(Rng::new(17, "coefficients"), 0.4).unwrap())
+    }
+
+    /// Some numbers; those in the gaps are none.
+    fn dense<T: Element>(self, n_rows: usize, n_cols: usize, seed: u64) -> Dense<T> {
+        let numbers = dense::<T>(n_rows, n_cols, seed);
+        let mut strided = self.filled(n_rows, n_cols, f64::NAN);
+        (0..n_rows).for_each(|i| strided.row_mut(i).copy_from_slice(numbers.row(i)));
+        strided
+    }
+
+    /// A matrix of what must be overwritten.
+    fn unset<T: Element>(self, n_rows: usize, n_cols: usize) -> Dense<T> {
+        let mut strided = self.filled(n_rows, n_cols, GAP);
+        (0..n_rows).for_each(|i| strided.row_mut(i).fill(T::from_f64(f64::NAN)));
+        strided
+    }
+
+    fn filled<T: Element>(self, n_rows: usize, n_cols: usize, value: f64) -> Dense<T> {
+        let stride = n_cols + self.gap;
+        let data = vec![T::from_f64(value); n_rows * stride];
+        Dense::new(data.into(), n_rows, n_cols, stride).unwrap()
     }
 }
 
@@ -84,19 +118,19 @@ impl<T: Stored> Inputs<T> {
     fn new(a: &Csr, case: Case) -> Self {
         let (k, nnz) = (case.width(), a.nnz());
         Inputs {
-            target: dense(a.n_rows(), k, 1),
-            source: dense(a.n_cols(), k, 2),
-            values: dense(a.n_cols(), k, 3),
-            vectors: [4, 5, 6].map(|seed| dense(case.heads, case.channels, seed)),
-            features: case.features.then(|| dense(nnz, k, 7)),
-            bias: case.bias.then(|| dense(nnz, case.heads, 8)),
-            grad: dense(a.n_rows(), k, 9),
+            target: case.dense(a.n_rows(), k, 1),
+            source: case.dense(a.n_cols(), k, 2),
+            values: case.dense(a.n_cols(), case.value_width(), 3),
+            vectors: [4, 5, 6].map(|seed| case.dense(case.heads, case.channels, seed)),
+            features: case.features.then(|| case.dense(nnz, k, 7)),
+            bias: case.bias.then(|| case.dense(nnz, case.heads, 8)),
+            grad: case.dense(a.n_rows(), case.value_width(), 9),
         }
     }
 
     fn wide(&self, a: &Csr, case: Case) -> Wide {
         let mask = case.dropout().map(|dropout| {
-            let factor = |e: usize, h: usize| dropout.factor(e as u64, h as u32);
+            let factor = |e: usize, h: usize| dropout.factor(e as u32, h);
             stored(a, &Dense::<f64>::from_fn(a.nnz(), case.heads, factor))
         });
         Wide {
@@ -138,11 +172,6 @@ fn tolerance<T: Stored>(a: &Csr, case: Case, rows: f64) -> f64 {
     }
 }
 
-/// Matrices filled with what must be overwritten.
-fn unset<T: Element>(n_rows: usize, n_cols: usize) -> Dense<T> {
-    Dense::from_fn(n_rows, n_cols, |_, _| f64::NAN)
-}
-
 /// Results of a run: wide copies to compare, and bits.
 #[derive(PartialEq)]
 struct Found {
@@ -165,6 +194,10 @@ impl Found {
     }
 
     fn push<T: Element>(&mut self, x: &Dense<T>) {
+        for row in x.data().chunks(x.stride().max(1)) {
+            let gap = row.iter().skip(x.n_cols());
+            assert!(gap.into_iter().all(|x| x.to_f64() == GAP), "written past a row's end");
+        }
         self.bits.push(bits(x));
         self.wide.push(Bits(x.cast()));
     }
@@ -224,7 +257,7 @@ fn check_gat<T: Stored>(a: &Csr, case: Case, shared: bool) {
         gat = gat.with_bias(bias).unwrap();
     }
     if let Some(dropout) = case.dropout() {
-        gat = gat.with_dropout(dropout);
+        gat = gat.with_dropout(dropout).unwrap();
     }
     let found = on_every_machine(|isa, threads| {
         run_gat(isa, &gat, (a, &transpose), (&inputs, case, shared), threads)
@@ -240,12 +273,12 @@ fn run_gat<T: Stored>(
     threads: &Threads,
 ) -> Found {
     let (n, m, nnz, k) = (a.n_rows(), a.n_cols(), a.nnz(), case.width());
-    let (mut y, mut lse) = (unset::<T>(n, k), unset::<T::Sum>(n, case.heads));
+    let (mut y, mut lse) = (case.unset::<T>(n, k), case.unset::<T::Sum>(n, case.heads));
     gat.forward(isa, (&mut y, &mut lse), threads).unwrap();
-    let mut source = unset(m, k);
-    let mut target = unset(n, k);
-    let [mut t, mut u, mut w] = [0; 3].map(|_| unset(case.heads, case.channels));
-    let (mut features, mut bias) = (unset(nnz, k), unset(nnz, case.heads));
+    let mut source = case.unset(m, k);
+    let mut target = case.unset(n, k);
+    let [mut t, mut u, mut w] = [0; 3].map(|_| case.unset(case.heads, case.channels));
+    let (mut features, mut bias) = (case.unset(nnz, k), case.unset(nnz, case.heads));
     let (grad, view) = ((&inputs.grad).into(), transpose.view());
     let given = Given { transpose: view, y: (&y).into(), lse: (&lse).into(), grad };
     let grads = GatGrads {
@@ -298,14 +331,16 @@ fn check_gatv2<T: Stored>(a: &Csr, case: Case) {
         gat = gat.with_bias(bias).unwrap();
     }
     if let Some(dropout) = case.dropout() {
-        gat = gat.with_dropout(dropout);
+        gat = gat.with_dropout(dropout).unwrap();
     }
     let found = on_every_machine(|isa, threads| {
         let (n, m, nnz, k) = (a.n_rows(), a.n_cols(), a.nnz(), case.width());
-        let (mut y, mut lse) = (unset::<T>(n, k), unset::<T::Sum>(n, case.heads));
+        let (mut y, mut lse) = (case.unset::<T>(n, k), case.unset::<T::Sum>(n, case.heads));
         gat.forward(isa, (&mut y, &mut lse), threads).unwrap();
-        let (mut target, mut source, mut features) = (unset(n, k), unset(m, k), unset(nnz, k));
-        let (mut vectors, mut bias) = (unset(case.heads, case.channels), unset(nnz, case.heads));
+        let (mut target, mut source, mut features) =
+            (case.unset(n, k), case.unset(m, k), case.unset(nnz, k));
+        let (mut vectors, mut bias) =
+            (case.unset(case.heads, case.channels), case.unset(nnz, case.heads));
         let (grad, view) = ((&inputs.grad).into(), transpose.view());
         let given = Given { transpose: view, y: (&y).into(), lse: (&lse).into(), grad };
         let grads = GatV2Grads {
@@ -351,15 +386,16 @@ fn check_dot<T: Stored>(a: &Csr, case: Case) {
         dot = dot.with_bias(bias).unwrap();
     }
     if let Some(dropout) = case.dropout() {
-        dot = dot.with_dropout(dropout);
+        dot = dot.with_dropout(dropout).unwrap();
     }
     let found = on_every_machine(|isa, threads| {
         let (n, m, nnz, k) = (a.n_rows(), a.n_cols(), a.nnz(), case.width());
-        let (mut y, mut lse) = (unset::<T>(n, k), unset::<T::Sum>(n, case.heads));
+        let wide = case.value_width();
+        let (mut y, mut lse) = (case.unset::<T>(n, wide), case.unset::<T::Sum>(n, case.heads));
         dot.forward(isa, (&mut y, &mut lse), threads).unwrap();
         let [mut queries, mut keys, mut values, mut features] =
-            [n, m, m, nnz].map(|rows| unset(rows, k));
-        let mut bias = unset(nnz, case.heads);
+            [(n, k), (m, k), (m, wide), (nnz, k)].map(|(rows, k)| case.unset(rows, k));
+        let mut bias = case.unset(nnz, case.heads);
         let (grad, view) = ((&inputs.grad).into(), transpose.view());
         let given = Given { transpose: view, y: (&y).into(), lse: (&lse).into(), grad };
         let grads = DotAttentionGrads {
@@ -473,23 +509,78 @@ fn what_is_not_a_number_stays_in_its_rows() {
     let ends = [Mat::from(&inputs.target), Mat::from(&inputs.source)];
     let gat = GatV2::new(a.view(), ends, &inputs.vectors[0], SLOPE).unwrap();
     for isa in Isa::available() {
-        let (mut y, mut lse) = (unset::<f32>(9, 10), unset::<f32>(9, 2));
+        let (mut y, mut lse) = (case.unset::<f32>(9, 10), case.unset::<f32>(9, 2));
         gat.forward(isa, (&mut y, &mut lse), &Threads::one()).unwrap();
         assert_close(&y, &right, tolerance::<f32>(&a, case, 1.0), isa.name());
     }
 }
 
 #[test]
-fn dropout_keeps_the_mean() {
-    let dropout = Dropout::new(0.3, 5).unwrap();
-    let factors: Vec<f64> = (0..10_000).map(|n| dropout.factor(n / 10, (n % 10) as u32)).collect();
-    let mean = factors.iter().sum::<f64>() / 1e4;
-    assert!((mean - 1.0).abs() < 0.03, "{mean}");
-    assert!(factors.iter().all(|&f| f == 0.0 || f == 1.0 / 0.7));
-    assert!(Dropout::new(1.1, 5).is_err());
-    assert!(Dropout::new(f64::NAN, 5).is_err());
-    assert_eq!(Dropout::new(1.0, 5).unwrap().factor(3, 1), 0.0);
-    assert_eq!(Dropout::new(0.0, 5).unwrap().factor(3, 1), 1.0);
+fn rows_that_do_not_follow_one_another() {
+    let a = matrix(9, 9, 40, false);
+    for gap in [1, 7, 16] {
+        for (heads, channels) in [(1, 3), (1, 17), (1, 41), (2, 4), (3, 5), (8, 8), (2, 16)] {
+            check_all::<f32>(&a, Case { gap, ..Case::plain(heads, channels) });
+        }
+        for (heads, channels) in [(1, 5), (8, 4), (3, 17)] {
+            let case = Case { gap, ..Case::full(heads, channels) };
+            check_all::<f32>(&a, case);
+            check_all::<f64>(&a, case);
+            check_all::<bf16>(&a, case);
+        }
+    }
+}
+
+#[test]
+fn values_of_another_width_than_keys() {
+    let a = matrix(13, 11, 60, false);
+    for heads in [1, 2, 3, 8] {
+        for (channels, values) in [(4, 3), (4, 16), (5, 41), (17, 1), (41, 5), (16, 4), (8, 17)] {
+            for dropout in [false, true] {
+                let case = Case {
+                    value_channels: Some(values),
+                    dropout,
+                    gap: if dropout { 3 } else { 0 },
+                    ..Case::plain(heads, channels)
+                };
+                check_dot::<f32>(&a, case);
+                check_dot::<f64>(&a, case);
+            }
+        }
+    }
+}
+
+#[test]
+fn edges_keep_their_dropout_in_a_subgraph() {
+    // Row 1 alone, its edges named as in the whole graph, gives row 1 of the whole graph.
+    let a = matrix(9, 9, 40, false);
+    let case = Case::plain(2, 4);
+    let inputs = Inputs::<f32>::new(&a, case);
+    let dropout = Dropout::new(Rng::new(3, "coefficients"), 0.5).unwrap();
+    let row = a.view().row(1);
+    let parts = CsrParts {
+        n_cols: 9,
+        row_ptr: lacis_core::RowPtr::Narrow(vec![0, row.len() as u32].into()),
+        cols: a.view().cols[row.clone()].to_vec().into(),
+        values: None,
+        order: None,
+    };
+    let (names, part) =
+        (row.map(|e| e as u32).collect::<Vec<_>>(), Csr::new(parts, &Threads::one()).unwrap());
+    assert!(names.len() > 1);
+    let run = |a: &Csr, target: Mat<'_>, dropout: Dropout<'_>| {
+        let ends = [target, Mat::from(&inputs.source)];
+        let gat = GatV2::new(a.view(), ends, &inputs.vectors[0], SLOPE).unwrap();
+        let (mut y, mut lse) = (case.unset::<f32>(a.n_rows(), 8), case.unset(a.n_rows(), 2));
+        let gat = gat.with_dropout(dropout).unwrap();
+        gat.forward(Isa::best(), (&mut y, &mut lse), &Threads::one()).unwrap();
+        y
+    };
+    let target = Mat::from(&inputs.target);
+    let (whole, one) = (run(&a, target, dropout), target.rows(1..2));
+    assert_eq!(run(&part, one, dropout.at_rows(&names)).row(0), whole.row(1));
+    let gat = Gat::<f32>::new(a.view(), &inputs.source, [(&inputs.vectors[0]).into(); 2], SLOPE);
+    assert!(gat.unwrap().with_dropout(dropout.at_rows(&names)).is_err());
 }
 
 #[test]
@@ -519,8 +610,9 @@ fn sizes_are_checked() {
     assert!(DotAttention::new(a.view(), ends, 0, SCALE).is_err());
     assert!(DotAttention::new(a.view(), [ends[0]; 3], 2, SCALE).is_err());
     // Dropout needs to know the edges by their positions.
-    let dropout = Dropout::new(0.5, 1).unwrap();
-    let gatv2 = GatV2::new(a.view(), [ends[0], ends[1]], t, SLOPE).unwrap().with_dropout(dropout);
+    let dropout = Dropout::new(Rng::new(1, "coefficients"), 0.5).unwrap();
+    let gatv2 = GatV2::new(a.view(), [ends[0], ends[1]], t, SLOPE).unwrap();
+    let gatv2 = gatv2.with_dropout(dropout).unwrap();
     let transpose = a.transpose(&threads);
     let (grad, view) = ((&inputs.grad).into(), transpose.view());
     let given = Given { transpose: view, y: (&y).into(), lse: (&lse).into(), grad };

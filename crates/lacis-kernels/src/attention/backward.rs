@@ -12,9 +12,10 @@ use lacis_core::{CsrView, Dense, Error, Result};
 
 use super::edges::{Edges, position};
 use super::gather::dots_one;
-use super::lanes::{LANES, Lanes, Layout, Vector, exp_less};
+use super::lanes::{Lanes, Layout, Vector};
 use super::rows::PerEntry;
 use crate::isa::Arith;
+use crate::math;
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
 
@@ -67,8 +68,8 @@ pub(super) struct Chunk<F> {
     pub delta: Vec<Lanes<F>>,
     /// `dy_i · v_j`, then the gradient of the scores.
     pub dots: Vec<Lanes<F>>,
-    /// `p'`.
-    pub dropped: Vec<Lanes<F>>,
+    /// `p'`, where there is dropout.
+    dropped: Vec<Lanes<F>>,
 }
 
 impl<F: Real> Chunk<F> {
@@ -88,23 +89,52 @@ impl<F: Real> Chunk<F> {
     ) {
         let n = entries.len();
         let used = layout.score_vectors(n);
-        for (s, lse) in self.scores[..used].iter_mut().zip(&self.lse) {
-            *s = exp_less::<M, F>(s, lse);
+        let lse = self.lse.as_flattened();
+        for (s, lse) in self.scores[..used].as_flattened_mut().iter_mut().zip(lse) {
+            *s = math::exp::<M, F>(*s - *lse);
         }
         layout.set_after(&mut self.scores, n, F::ZERO);
-        match &edges.dropout {
-            Some(dropout) => {
-                dropout.apply(layout, (a, entries), (&self.scores, &mut self.dropped));
+        let p = self.scores[..used].as_flattened().iter();
+        let dots = self.dots[..used].as_flattened_mut().iter_mut();
+        let dots = dots.zip(self.delta.as_flattened());
+        if edges.dropout.is_some() {
+            edges.dropped(layout, (a, entries), (&self.scores, &mut self.dropped));
+            for ((dot, delta), (p, dropped)) in dots.zip(p.zip(self.dropped.as_flattened())) {
+                *dot = M::mul_add(*dropped, *dot, -(*p * *delta));
             }
-            None => self.dropped[..used].copy_from_slice(&self.scores[..used]),
-        }
-        let p = self.scores.iter().zip(&self.dropped);
-        for ((dot, delta), (p, dropped)) in self.dots[..used].iter_mut().zip(&self.delta).zip(p) {
-            for l in 0..LANES {
-                dot[l] = M::mul_add(dropped[l], dot[l], -(p[l] * delta[l]));
+        } else {
+            for ((dot, delta), p) in dots.zip(p) {
+                *dot = *p * (*dot - *delta);
             }
         }
         layout.set_after(&mut self.dots, n, F::ZERO);
+    }
+
+    /// `p'`, after [`Chunk::differentiate`].
+    #[inline(always)]
+    pub fn weights<T: Stored<Sum = F>>(&self, edges: &Edges<'_, T>) -> &[Lanes<F>] {
+        if edges.dropout.is_some() { &self.dropped } else { &self.scores }
+    }
+
+    /// Multiplies `p` and `p'`.
+    #[inline(always)]
+    pub fn scale_weights<T: Stored<Sum = F>>(
+        &mut self,
+        (edges, used): (&Edges<'_, T>, usize),
+        by: &[Lanes<F>],
+    ) {
+        scale(&mut self.scores[..used], by);
+        if edges.dropout.is_some() {
+            scale(&mut self.dropped[..used], by);
+        }
+    }
+}
+
+/// `x·by`, vector by vector.
+#[inline(always)]
+pub(super) fn scale<F: Real>(x: &mut [Lanes<F>], by: &[Lanes<F>]) {
+    for (x, by) in x.as_flattened_mut().iter_mut().zip(by.as_flattened()) {
+        *x *= *by;
     }
 }
 

@@ -15,11 +15,12 @@ use lacis_core::error::same_size;
 use lacis_core::{CsrView, Error, Result, Threads};
 
 use super::backward::{Chunk, Given, InOrder, Target, store_scores};
-use super::edges::{Dropout, Edges};
+use super::edges::{Edges, edge_options};
 use super::forward::{self, Score};
 use super::gather::{self, AddRows, Fetch, Filled, Gathered, Times};
-use super::lanes::{LANES, Lanes, Layout, Slots, Vector, mul};
+use super::lanes::{LANES, Lanes, Layout, Vector, mul};
 use super::rows::{self, Out, OutRow, Pass, PerEntry, Sizes, Sums, nothing};
+use crate::dropout::Dropout;
 use crate::isa::{Arith, Isa};
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
@@ -51,6 +52,8 @@ pub struct DotAttentionGrads<'a, T: Stored> {
     /// Of `b`, in the caller's order; whether there is one or not.
     pub bias: Option<MatMut<'a, T::Sum>>,
 }
+
+edge_options!(DotAttention, "Edges have a bias `b`, `nnz × heads` in the caller's order.");
 
 impl<'a, T: Stored> DotAttention<'a, T> {
     /// `q` has one row per target, `k` and `v` one per source; queries are as wide as keys, values
@@ -92,21 +95,6 @@ impl<'a, T: Stored> DotAttention<'a, T> {
     pub fn with_features(mut self, features: impl Into<Mat<'a, T>>) -> Result<Self> {
         self.edges.features = Some(features.into());
         self.check_edges()
-    }
-
-    /// Edges have a bias `b`, `nnz × heads` in the caller's order.
-    ///
-    /// # Errors
-    /// When a size does not fit.
-    pub fn with_bias(mut self, bias: impl Into<Mat<'a, T::Sum>>) -> Result<Self> {
-        self.edges.bias = Some(bias.into());
-        self.check_edges()
-    }
-
-    /// Coefficients are dropped out.
-    pub fn with_dropout(mut self, dropout: Dropout) -> Self {
-        self.edges.dropout = Some(dropout);
-        self
     }
 
     fn on(&self, isa: Isa) -> Self {
@@ -160,15 +148,15 @@ impl<'a, T: Stored> DotAttention<'a, T> {
             return Ok(());
         }
         let (n, m, nnz) = (self.a.n_rows(), self.a.n_cols, self.a.cols.len());
-        let mut stats = Slots::new(n, values, 2);
+        let mut stats = values.slots(n, 2);
         let mut ordered = InOrder::new(self.a, grads.features, grads.bias);
         let dot = self.on(isa);
         let pass = Targets { dot: &dot, given };
-        let out = Out { features: [grads.queries, nothing(n)], stats: stats.as_mut() };
+        let out = Out { features: [grads.queries, nothing(n)], stats: (&mut stats).into() };
         rows::run(isa, &pass, (out, ordered.per_entry(nnz)), threads);
         ordered.finish(self.a);
 
-        let pass = Sources { dot: &dot, given, stats: &stats };
+        let pass = Sources { dot: &dot, given, stats: (&stats).into() };
         let out = Out { features: [grads.keys, grads.values], stats: nothing(m) };
         rows::run(isa, &pass, (out, PerEntry::none(nnz)), threads);
         Ok(())
@@ -373,7 +361,8 @@ impl<T: Stored> Targets<'_, T> {
         let Target { room, grad, .. } = target;
         for (n, e) in entries.enumerate() {
             let at = n * layout.slots;
-            let [ds, p] = [&chunk.dots, &chunk.dropped].map(|x| &x.as_flattened()[at..]);
+            let both = [&chunk.dots[..], chunk.weights(&self.dot.edges)];
+            let [ds, p] = both.map(|x| &x.as_flattened()[at..]);
             room.fill([T::Sum::ZERO; LANES]);
             gather::join_one::<M, _, _>(layout, query, (ds, AddRows), room);
             times(room, scale);
@@ -462,7 +451,7 @@ struct Sources<'a, T: Stored> {
     dot: &'a DotAttention<'a, T>,
     given: &'a Given<'a, T>,
     /// `lse` and `δ` of each target.
-    stats: &'a Slots<T::Sum>,
+    stats: Mat<'a, T::Sum>,
 }
 
 impl<T: Stored> Sources<'_, T> {
@@ -528,8 +517,8 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
         let at = (self.given.transpose, entries);
         let names = (at.0.cols, at.1.clone());
         let Work { chunk, ends, value, .. } = work;
-        values.gather_slots(self.stats, 0, names.clone(), &mut chunk.lse);
-        values.gather_slots(self.stats, 1, names.clone(), &mut chunk.delta);
+        let Chunk { lse, delta, .. } = &mut *chunk;
+        values.gather_slots(self.stats, names.clone(), [lse, delta]);
         let queries = Gathered::new(dot.queries, names.0, names.1.clone());
         let rows = Gathered::new(self.given.grad, names.0, names.1);
         let term = Times(&ends.own[..]);
@@ -541,7 +530,7 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
         let Work { chunk, .. } = work;
         chunk.differentiate::<M, T>(values, &dot.edges, at);
         let (of_keys, of_values) = sums.split_at_mut(keys.vectors);
-        let (ds, p) = ((&chunk.dots[..], AddRows), (&chunk.dropped[..], AddRows));
+        let (ds, p) = ((&chunk.dots[..], AddRows), (chunk.weights(&dot.edges), AddRows));
         gather::join(keys, (queries, Fetch::No), ds, of_keys);
         gather::join(values, (rows, Fetch::No), p, of_values);
     }

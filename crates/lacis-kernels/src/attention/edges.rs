@@ -3,80 +3,19 @@
 use std::ops::Range;
 
 use lacis_core::error::same_size;
-use lacis_core::{CsrView, Error, Result, Rng};
+use lacis_core::{CsrView, Result};
 
-use super::lanes::{Lanes, Layout, Vector};
+use super::lanes::{LANES, Layout, Vector};
+use crate::dropout::{Dropout, NUMBERS};
 use crate::matrix::Mat;
-use crate::real::{Real, Stored};
-
-/// Dropout of attention coefficients: a function of the seed, the edge and the head, so that the
-/// backward pass finds the same ones without keeping them.
-#[derive(Clone, Copy, Debug)]
-pub struct Dropout {
-    rng: Rng,
-    /// Random numbers below it drop their coefficient.
-    limit: u32,
-    kept: f64,
-}
-
-impl Dropout {
-    /// Drops each coefficient with this probability; the others grow, so that means stay.
-    ///
-    /// # Errors
-    /// When the probability is not between 0 and 1.
-    pub fn new(probability: f64, seed: u64) -> Result<Self> {
-        if !(0.0..=1.0).contains(&probability) {
-            let problem = "not a probability; 0 to 1 would be right";
-            return Err(Error::argument(format!("dropout = {probability}"), problem));
-        }
-        // Casts saturate. Where all are dropped, what is kept is 0.
-        let limit = (probability * 4_294_967_296.0) as u32;
-        let kept = if probability == 1.0 { 0.0 } else { 1.0 / (1.0 - probability) };
-        Ok(Dropout { rng: Rng::new(seed, "attention dropout"), limit, kept })
-    }
-
-    /// What the coefficient of an edge, by its position in the caller's list, and a head is
-    /// multiplied by: 0 or `1 / (1 - probability)`.
-    pub fn factor(&self, edge: u64, head: u32) -> f64 {
-        self.factors(edge, head / 4)[head as usize % 4]
-    }
-
-    /// Those of four heads.
-    #[inline(always)]
-    fn factors(&self, edge: u64, four: u32) -> [f64; 4] {
-        self.rng.block_at(edge, four).map(|r| if r < self.limit { 0.0 } else { self.kept })
-    }
-}
-
-impl Dropout {
-    /// `p` of some entries, dropped out.
-    #[inline(always)]
-    pub(super) fn apply<F: Real>(
-        &self,
-        layout: Layout,
-        (a, entries): (CsrView<'_>, Range<usize>),
-        (p, out): (&[Lanes<F>], &mut [Lanes<F>]),
-    ) {
-        let rows = p.as_flattened().chunks(layout.slots);
-        let out = out.as_flattened_mut().chunks_mut(layout.slots);
-        for ((p, out), e) in rows.zip(out).zip(entries) {
-            let edge = position(a, e) as u64;
-            for (four, (p, out)) in p.chunks(4).zip(out.chunks_mut(4)).enumerate() {
-                let factors = self.factors(edge, four as u32);
-                for ((p, out), factor) in p.iter().zip(out).zip(factors) {
-                    *out = *p * F::of(factor);
-                }
-            }
-        }
-    }
-}
+use crate::real::Stored;
 
 /// Features, biases and dropout of edges, where there are any.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edges<'a, T: Stored> {
     pub features: Option<Mat<'a, T>>,
     pub bias: Option<Mat<'a, T::Sum>>,
-    pub dropout: Option<Dropout>,
+    pub dropout: Option<Dropout<'a>>,
 }
 
 impl<T: Stored> Default for Edges<'_, T> {
@@ -114,16 +53,30 @@ impl<T: Stored> Edges<'_, T> {
     pub fn dropped<'p>(
         &self,
         layout: Layout,
-        at: (CsrView<'_>, Range<usize>),
+        (a, entries): (CsrView<'_>, Range<usize>),
         (p, room): (&'p [Vector<T>], &'p mut [Vector<T>]),
     ) -> &'p [Vector<T>] {
-        match self.dropout {
-            None => p,
-            Some(dropout) => {
-                dropout.apply(layout, at, (p, room));
-                room
+        let Some(dropout) = self.dropout else { return p };
+        let slots = layout.slots;
+        let rows = p.as_flattened().chunks(slots * LANES);
+        let out = room.as_flattened_mut().chunks_mut(slots * LANES);
+        for ((p, out), first) in rows.zip(out).zip(entries.clone().step_by(LANES)) {
+            let mut names = [0; LANES];
+            for (name, e) in names.iter_mut().zip(first..entries.end) {
+                *name = dropout.name(position(a, e));
+            }
+            for block in 0..layout.heads.div_ceil(NUMBERS) {
+                let factors = dropout.factors::<T::Sum>(&names, block as u32);
+                let edges = p.chunks(slots).zip(out.chunks_mut(slots));
+                for ((p, out), factors) in edges.zip(&factors) {
+                    let (p, out) = (&p[block * NUMBERS..], &mut out[block * NUMBERS..]);
+                    for ((p, out), factor) in p.iter().zip(out).zip(factors) {
+                        *out = *p * *factor;
+                    }
+                }
             }
         }
+        room
     }
 
     /// # Errors
@@ -137,7 +90,7 @@ impl<T: Stored> Edges<'_, T> {
             same_size(op, "rows of the edge bias", nnz, bias.n_rows)?;
             same_size(op, "columns of the edge bias", layout.heads, bias.n_cols)?;
         }
-        Ok(())
+        self.dropout.map_or(Ok(()), |dropout| dropout.check(op, nnz))
     }
 }
 
@@ -146,3 +99,30 @@ impl<T: Stored> Edges<'_, T> {
 pub(super) fn position(a: CsrView<'_>, e: usize) -> usize {
     a.order.map_or(e, |order| order[e] as usize)
 }
+
+/// The ways to give edges a bias and dropout, which are the same for all attentions.
+macro_rules! edge_options {
+    ($attention:ident, $bias:literal) => {
+        impl<'a, T: Stored> $attention<'a, T> {
+            #[doc = $bias]
+            ///
+            /// # Errors
+            /// When a size does not fit.
+            pub fn with_bias(mut self, bias: impl Into<Mat<'a, T::Sum>>) -> Result<Self> {
+                self.edges.bias = Some(bias.into());
+                self.check_edges()
+            }
+
+            /// Coefficients are dropped out: rows of the dropout are the edges' positions in the
+            /// caller's list, columns are heads. The backward pass finds the same ones.
+            ///
+            /// # Errors
+            /// When the dropout names another number of edges.
+            pub fn with_dropout(mut self, dropout: Dropout<'a>) -> Result<Self> {
+                self.edges.dropout = Some(dropout);
+                self.check_edges()
+            }
+        }
+    };
+}
+pub(super) use edge_options;

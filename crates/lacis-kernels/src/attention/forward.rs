@@ -147,6 +147,10 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
         Sizes { chunk: layout.chunk(), sums, totals: 0 }
     }
 
+    fn of_nothing(&self) -> Option<T::Sum> {
+        Some(T::Sum::NEG_INFINITY)
+    }
+
     #[inline(always)]
     fn begin<M: Arith>(&self, work: &mut Self::Work, i: usize, sums: &mut [Vector<T>]) {
         self.0.begin(&mut work.own, i);

@@ -21,12 +21,13 @@ use lacis_core::error::same_size;
 use lacis_core::{CsrView, Dense, Error, Result, Threads};
 
 use super::backward::{Given, row_of, store_vectors, to_callers_order};
-use super::edges::{Dropout, Edges};
+use super::edges::{Edges, edge_options};
 use super::forward::{self, Score};
 use super::gather::{self, AddRows, Fetch, Gathered};
-use super::lanes::{self, Layout, Slots, Vector, add, leaky, mul};
+use super::lanes::{Layout, Vector};
 use super::project::{Spread, project, spread};
 use super::rows::{self, Out, PerEntry, nothing};
+use crate::dropout::Dropout;
 use crate::isa::{Arith, Isa};
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
@@ -65,6 +66,11 @@ pub struct GatGrads<'a, T: Stored> {
     /// Of `b`, in the caller's order; whether there is one or not.
     pub bias: Option<MatMut<'a, T::Sum>>,
 }
+
+edge_options!(
+    Gat,
+    "Edges have a bias `b`, `nnz × heads` in the caller's order, inside the LeakyReLU."
+);
 
 impl<'a, T: Stored> Gat<'a, T> {
     /// Attention of the nodes of a square adjacency to each other: `x` is `z`, one row per node,
@@ -123,24 +129,7 @@ impl<'a, T: Stored> Gat<'a, T> {
         same_size("gat", "number of edge vectors", self.layout.heads, vectors.n_rows)?;
         same_size("gat", "length of an edge vector", self.layout.channels, vectors.n_cols)?;
         (self.edges.features, self.edge_vectors) = (Some(features.into()), Some(vectors));
-        self.edges.check("gat", self.layout, self.a.cols.len())?;
-        Ok(self)
-    }
-
-    /// Edges have a bias `b`, `nnz × heads` in the caller's order, inside the LeakyReLU.
-    ///
-    /// # Errors
-    /// When a size does not fit.
-    pub fn with_bias(mut self, bias: impl Into<Mat<'a, T::Sum>>) -> Result<Self> {
-        self.edges.bias = Some(bias.into());
-        self.edges.check("gat", self.layout, self.a.cols.len())?;
-        Ok(self)
-    }
-
-    /// Coefficients are dropped out.
-    pub fn with_dropout(mut self, dropout: Dropout) -> Self {
-        self.edges.dropout = Some(dropout);
-        self
+        self.check_edges()
     }
 
     /// Computes `y`, one row per target, `heads·C` wide, and `lse`, a number per target and head
@@ -163,7 +152,8 @@ impl<'a, T: Stored> Gat<'a, T> {
         }
         let gat = &self.on(isa);
         let bias = gat.edge_bias(isa, threads);
-        let score = gat.score(isa, bias.as_ref(), threads);
+        let ends = gat.project_ends(isa, threads);
+        let score = gat.score(&ends, bias.as_ref());
         forward::run(isa, &score, (y, lse), threads);
         Ok(())
     }
@@ -190,22 +180,23 @@ impl<'a, T: Stored> Gat<'a, T> {
         }
         let gat = &self.on(isa);
         let bias = gat.edge_bias(isa, threads);
-        let score = gat.score(isa, bias.as_ref(), threads);
+        let ends = gat.project_ends(isa, threads);
+        let score = gat.score(&ends, bias.as_ref());
         let GatGrads { source, target, target_vectors, source_vectors, .. } = grads;
         let layout = gat.layout;
         let [t, u] = [gat.target_vectors, gat.source_vectors].map(|m| row_of(layout, m));
 
         let (n, nnz) = (gat.a.n_rows(), gat.a.cols.len());
-        let mut stats = Slots::new(n, layout, 4);
+        let mut stats = layout.slots(n, 4);
         let wanted = grads.bias.is_some() || gat.edge_vectors.is_some();
         let mut scores: Option<Dense<T::Sum>> = wanted.then(|| Dense::zeros(nnz, layout.heads));
         let own = PerEntry::new(nnz, None, scores.as_mut().map(MatMut::from));
         let pass = Targets { score: &score, gat, given, vectors: &t };
         let features = [target.unwrap_or(nothing(n)), nothing(n)];
-        let out = Out { features, stats: stats.as_mut() };
+        let out = Out { features, stats: (&mut stats).into() };
         store_vectors(layout, &rows::run(isa, &pass, (out, own), threads), target_vectors);
 
-        let pass = Sources { score: &score, gat, given, vectors: [&t, &u], stats: &stats };
+        let pass = Sources { score: &score, gat, given, vectors: [&t, &u], stats: (&stats).into() };
         let m = gat.a.n_cols;
         let out = Out { features: [source, nothing(m)], stats: nothing(m) };
         let totals = rows::run(isa, &pass, (out, PerEntry::none(nnz)), threads);
@@ -215,6 +206,11 @@ impl<'a, T: Stored> Gat<'a, T> {
             gat.edge_grads(isa, &scores, rest, threads);
         }
         Ok(())
+    }
+
+    fn check_edges(self) -> Result<Self> {
+        self.edges.check("gat", self.layout, self.a.cols.len())?;
+        Ok(self)
     }
 
     fn on(&self, isa: Isa) -> Self {
@@ -262,25 +258,29 @@ impl<'a, T: Stored> Gat<'a, T> {
         Some(sums)
     }
 
-    fn score<'s>(
-        &'s self,
-        isa: Isa,
-        bias: Option<&'s Dense<T::Sum>>,
-        threads: &Threads,
-    ) -> GatScore<'s, T> {
+    /// `t_h·x_ih` of targets and `u_h·z_jh` of sources.
+    fn project_ends(&self, isa: Isa, threads: &Threads) -> [Dense<T::Sum>; 2] {
         let ends = [
             (self.target.unwrap_or(self.source), self.target_vectors),
             (self.source, self.source_vectors),
         ];
-        let [target, source] = ends.map(|(x, vectors)| {
-            let mut slots = Slots::new(x.n_rows, self.layout, 1);
+        ends.map(|(x, vectors)| {
+            let mut slots = self.layout.slots(x.n_rows, 1);
             let row = row_of(self.layout, vectors);
-            project(isa, (self.layout, x, &row), slots.as_mut(), threads);
+            project(isa, (self.layout, x, &row), (&mut slots).into(), threads);
             slots
-        });
+        })
+    }
+
+    fn score<'s>(
+        &'s self,
+        [target, source]: &'s [Dense<T::Sum>; 2],
+        bias: Option<&'s Dense<T::Sum>>,
+    ) -> GatScore<'s, T> {
         let bias = bias.map(Mat::from).or(self.edges.bias);
         let edges = Edges { features: None, bias, dropout: self.edges.dropout };
-        GatScore { gat: self, target, source, edges, slope: T::Sum::of(self.slope) }
+        let slope = T::Sum::of(self.slope);
+        GatScore { gat: self, target: target.into(), source: source.into(), edges, slope }
     }
 
     fn check_target(&self) -> Result<()> {
@@ -327,8 +327,8 @@ type EdgeGrads<'a, T> = (
 /// `leaky(t_i + u_j + bias)`.
 struct GatScore<'a, T: Stored> {
     gat: &'a Gat<'a, T>,
-    target: Slots<T::Sum>,
-    source: Slots<T::Sum>,
+    target: Mat<'a, T::Sum>,
+    source: Mat<'a, T::Sum>,
     /// Their bias includes what the features give.
     edges: Edges<'a, T>,
     slope: T::Sum,
@@ -346,13 +346,9 @@ impl<T: Stored> GatScore<'_, T> {
         let layout = self.gat.layout;
         let used = layout.score_vectors(entries.len());
         self.edges.add_bias(layout, (a, entries), scores);
-        if let [t] = tile {
-            scores[..used].iter_mut().for_each(|s| *s = add(s, t));
-            return;
-        }
         for group in scores[..used].chunks_exact_mut(tile.len()) {
-            for (s, t) in group.iter_mut().zip(tile) {
-                *s = add(s, t);
+            for (s, t) in group.as_flattened_mut().iter_mut().zip(tile.as_flattened()) {
+                *s += *t;
             }
         }
     }
@@ -360,9 +356,10 @@ impl<T: Stored> GatScore<'_, T> {
     /// From `raw` to scores and the slopes there.
     #[inline(always)]
     fn activate(&self, raw: &mut [Vector<T>], slopes: &mut [Vector<T>]) {
-        for (raw, slopes) in raw.iter_mut().zip(slopes) {
-            *slopes = lanes::slopes(raw, self.slope);
-            *raw = mul(raw, slopes);
+        let (slope, slopes) = (self.slope, slopes.as_flattened_mut());
+        for (raw, slope_there) in raw.as_flattened_mut().iter_mut().zip(slopes) {
+            *slope_there = if *raw > T::Sum::ZERO { T::Sum::ONE } else { slope };
+            *raw *= *slope_there;
         }
     }
 }
@@ -399,11 +396,12 @@ impl<T: Stored> Score<T> for GatScore<'_, T> {
         scores: &mut [Vector<T>],
     ) {
         let (layout, a) = (self.gat.layout, self.gat.a);
-        layout.gather_slots(&self.source, 0, (a.cols, entries.clone()), scores);
+        layout.gather_slots(self.source, (a.cols, entries.clone()), [scores]);
         let used = layout.score_vectors(entries.len());
         self.raw((a, entries), tile, scores);
-        for s in &mut scores[..used] {
-            *s = leaky(s, self.slope);
+        let slope = self.slope;
+        for s in scores[..used].as_flattened_mut() {
+            *s *= if *s > T::Sum::ZERO { T::Sum::ONE } else { slope };
         }
     }
 

@@ -13,43 +13,32 @@ use std::ops::Range;
 use lacis_core::CsrView;
 
 use super::edges::{Edges, position};
-use super::lanes::{LANES, Lanes, Layout, add, has_shapes, keep, mul, mul_add};
+use super::lanes::{LANES, Lanes, Layout, Names, add, has_shapes, keep, mul, mul_add};
 use crate::isa::{Arith, per_isa};
 use crate::matrix::Mat;
 use crate::mem::{L1, L2, fetch_lines};
 use crate::real::{Real, Stored};
 
-/// Entries ahead of which rows are asked for into the second cache, and into the first.
-const FAR: usize = 64;
-const NEAR: usize = 12;
-
 /// The rows of `x` that some entries name.
 #[derive(Clone, Copy)]
 pub(super) struct Gathered<'a, T> {
     x: Mat<'a, T>,
-    cols: &'a [u32],
-    far: &'a [u32],
-    near: &'a [u32],
+    names: Names<'a>,
     straddling: bool,
 }
 
 impl<'a, T: Stored> Gathered<'a, T> {
     #[inline(always)]
     pub fn new(x: Mat<'a, T>, cols: &'a [u32], entries: Range<usize>) -> Self {
-        let Range { start, end } = entries;
-        let own = &cols[start..end];
-        // At the matrix's end nothing comes after: then a row is asked for itself, to no effect.
-        let far = cols.get(start + FAR..end + FAR).unwrap_or(own);
-        let near = cols.get(start + NEAR..end + NEAR).unwrap_or(own);
-        let bytes = x.stride * size_of::<T>();
-        Gathered { x, cols: own, far, near, straddling: !bytes.is_multiple_of(64) }
+        let straddling = !(x.stride * size_of::<T>()).is_multiple_of(64);
+        Gathered { x, names: Names::new(cols, entries), straddling }
     }
 
     /// The row of entry `n` alone; none where there are none.
     #[inline(always)]
     pub fn only(self, n: usize) -> Self {
-        let cols = self.cols.get(n..n + 1).unwrap_or(&[]);
-        Gathered { cols, far: cols, near: cols, ..self }
+        let own = self.names.own.get(n..n + 1).unwrap_or(&[]);
+        Gathered { names: Names { own, far: own, near: own }, ..self }
     }
 }
 
@@ -140,6 +129,29 @@ impl<F: Real> Join<F> for AddRows {
     fn join<M: Arith>(&self, _: usize, w: &Lanes<F>, x: &Lanes<F>, sum: &Lanes<F>) -> Lanes<F> {
         mul_add::<M, F>(w, x, sum)
     }
+}
+
+/// Does something for the vectors of a tile, of which there are at most 4, one by one. A loop over
+/// them would be taken for one over numbers that lie a vector apart.
+macro_rules! each_vector {
+    ($V:ident, $v:ident => $body:expr) => {{
+        if $V > 0 {
+            let $v = 0;
+            $body
+        }
+        if $V > 1 {
+            let $v = 1;
+            $body
+        }
+        if $V > 2 {
+            let $v = 2;
+            $body
+        }
+        if $V > 3 {
+            let $v = 3;
+            $body
+        }
+    }};
 }
 
 /// The numbers of a tile of row `j`, read where they lie.
@@ -283,11 +295,11 @@ fn reduce_tile<M: Arith, T: Stored, G: Term<T::Sum>, const K: usize, const V: us
     (tile, out): (Tile, &mut [T::Sum]),
 ) {
     let term = term.part(tile.vector, V);
-    let Gathered { x, cols, far, near, straddling } = rows;
+    let Gathered { x, names: Names { own, far, near }, straddling } = rows;
     let meant = meant::<T::Sum>(tile);
     let mut products = [[[T::Sum::ZERO; LANES]; V]; BLOCK];
     let ahead = far.chunks(BLOCK).zip(near.chunks(BLOCK));
-    for (block, (cols, (far, near))) in cols.chunks(BLOCK).zip(ahead).enumerate() {
+    for (block, (cols, (far, near))) in own.chunks(BLOCK).zip(ahead).enumerate() {
         let ahead = far.iter().zip(near);
         for ((products, &j), (far, near)) in products.iter_mut().zip(cols).zip(ahead) {
             if fetch == Fetch::Yes {
@@ -296,15 +308,16 @@ fn reduce_tile<M: Arith, T: Stored, G: Term<T::Sum>, const K: usize, const V: us
             let short;
             let row = read!(x, j, tile, T, V => short);
             if K == 0 {
-                let mut sum = term.at::<M>(0, &vector::<T, K, V>(row, 0, &meant));
-                for v in 1..V {
-                    sum = add(&sum, &term.at::<M>(v, &vector::<T, K, V>(row, v, &meant)));
-                }
+                let mut sum = [T::Sum::ZERO; LANES];
+                each_vector!(V, v => {
+                    let more = term.at::<M>(v, &vector::<T, K, V>(row, v, &meant));
+                    sum = if v == 0 { more } else { add(&sum, &more) };
+                });
                 products[0] = sum;
             } else {
-                for v in 0..V {
+                each_vector!(V, v => {
                     products[v] = term.at::<M>(v, &vector::<T, K, V>(row, v, &meant));
-                }
+                });
             }
         }
         let mut at = block * BLOCK * slots + tile.head;
@@ -329,16 +342,14 @@ fn store_sums<F: Real, const K: usize, const V: usize>(
             out[0] = so_far + across(&products[0]);
         }
         LANES => {
-            for v in 0..V {
-                out[v] = across(&products[v]);
-            }
+            each_vector!(V, v => out[v] = across(&products[v]));
         }
         _ => {
-            for v in 0..V {
+            each_vector!(V, v => {
                 let heads = LANES / K;
                 let sums = groups::<F, K>(&products[v]);
                 out[v * heads..][..heads].copy_from_slice(&sums[..heads]);
-            }
+            });
         }
     }
 }
@@ -372,23 +383,23 @@ fn join_tile<M: Arith, T: Stored, J: Join<T::Sum>, const K: usize, const V: usiz
     (tile, sums): (Tile, &mut [Lanes<T::Sum>]),
 ) {
     let how = how.part(tile.vector, V);
-    let Gathered { x, cols, far, near, straddling } = rows;
+    let Gathered { x, names: Names { own, far, near }, straddling } = rows;
     let Some(sums) = sums[tile.vector..].first_chunk_mut::<V>() else { return };
     let meant = meant::<T::Sum>(tile);
     let mut totals = *sums;
     let mut at = tile.head;
-    for (&j, (far, near)) in cols.iter().zip(far.iter().zip(near)) {
+    for (&j, (far, near)) in own.iter().zip(far.iter().zip(near)) {
         if fetch == Fetch::Yes {
             ask::<T, V>((x, straddling), tile, [*far, *near]);
         }
         let short;
         let row = read!(x, j, tile, T, V => short);
         let Some(p) = p.get(at..at + heads_of::<K, V>()) else { return };
-        for v in 0..V {
+        each_vector!(V, v => {
             let w = weights::<T::Sum, K>(p, v);
             let x = vector::<T, K, V>(row, v, &meant);
             totals[v] = how.join::<M>(v, &w, &x, &totals[v]);
-        }
+        });
         at += slots;
     }
     *sums = totals;

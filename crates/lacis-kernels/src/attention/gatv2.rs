@@ -16,12 +16,13 @@ use lacis_core::error::same_size;
 use lacis_core::{CsrView, Result, Threads};
 
 use super::backward::{Chunk, Given, InOrder, Target, row_of, store_scores, store_vectors};
-use super::edges::{Dropout, Edges};
+use super::edges::{Edges, edge_options};
 use super::forward::{self, Score};
 use super::gather::{self, AddRows, Fetch, Filled, Gathered, Join, Term, Times};
-use super::lanes::{LANES, Lanes, Layout, Slots, Vector};
+use super::lanes::{LANES, Lanes, Layout, Vector};
 use super::lanes::{add, leaky, mul, mul_add, slopes};
 use super::rows::{self, Out, OutRow, Pass, PerEntry, Sizes, Sums, nothing};
+use crate::dropout::Dropout;
 use crate::isa::{Arith, Isa};
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
@@ -53,6 +54,8 @@ pub struct GatV2Grads<'a, T: Stored> {
     pub bias: Option<MatMut<'a, T::Sum>>,
 }
 
+edge_options!(GatV2, "Edges have a bias `b`, `nnz × heads` in the caller's order.");
+
 impl<'a, T: Stored> GatV2<'a, T> {
     /// `x` has one row per target and `z` one per source, `heads·C` wide; `v` is `heads × C`.
     ///
@@ -79,24 +82,7 @@ impl<'a, T: Stored> GatV2<'a, T> {
     /// When a size does not fit.
     pub fn with_features(mut self, features: impl Into<Mat<'a, T>>) -> Result<Self> {
         self.edges.features = Some(features.into());
-        self.edges.check("gatv2", self.layout, self.a.cols.len())?;
-        Ok(self)
-    }
-
-    /// Edges have a bias `b`, `nnz × heads` in the caller's order.
-    ///
-    /// # Errors
-    /// When a size does not fit.
-    pub fn with_bias(mut self, bias: impl Into<Mat<'a, T::Sum>>) -> Result<Self> {
-        self.edges.bias = Some(bias.into());
-        self.edges.check("gatv2", self.layout, self.a.cols.len())?;
-        Ok(self)
-    }
-
-    /// Coefficients are dropped out.
-    pub fn with_dropout(mut self, dropout: Dropout) -> Self {
-        self.edges.dropout = Some(dropout);
-        self
+        self.check_edges()
     }
 
     /// Computes `y`, one row per target, `heads·C` wide, and `lse`, a number per target and head
@@ -140,18 +126,23 @@ impl<'a, T: Stored> GatV2<'a, T> {
         let gat = self.on(isa);
         let score = gat.score();
         let (n, m, nnz) = (self.a.n_rows(), self.a.n_cols, self.a.cols.len());
-        let mut stats = Slots::new(n, layout, 2);
+        let mut stats = layout.slots(n, 2);
         let mut ordered = InOrder::new(self.a, features, bias);
         let pass = Targets { score: &score, given };
-        let out = Out { features: [target, nothing(n)], stats: stats.as_mut() };
+        let out = Out { features: [target, nothing(n)], stats: (&mut stats).into() };
         let totals = rows::run(isa, &pass, (out, ordered.per_entry(nnz)), threads);
         ordered.finish(self.a);
         store_vectors(layout, &totals, vectors);
 
-        let pass = Sources { score: &score, given, stats: &stats };
+        let pass = Sources { score: &score, given, stats: (&stats).into() };
         let out = Out { features: [source, nothing(m)], stats: nothing(m) };
         rows::run(isa, &pass, (out, PerEntry::none(nnz)), threads);
         Ok(())
+    }
+
+    fn check_edges(self) -> Result<Self> {
+        self.edges.check("gatv2", self.layout, self.a.cols.len())?;
+        Ok(self)
     }
 
     fn on(&self, isa: Isa) -> Self {
@@ -496,7 +487,7 @@ struct Sources<'a, T: Stored> {
     score: &'a GatV2Score<'a, T>,
     given: &'a Given<'a, T>,
     /// `lse` and `δ` of each target.
-    stats: &'a Slots<T::Sum>,
+    stats: Mat<'a, T::Sum>,
 }
 
 impl<T: Stored> Pass<T> for Sources<'_, T> {
@@ -534,8 +525,8 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
         let at = (self.given.transpose, entries);
         let names = (at.0.cols, at.1.clone());
         let Work { chunk, ends: work, .. } = work;
-        layout.gather_slots(self.stats, 0, names.clone(), &mut chunk.lse);
-        layout.gather_slots(self.stats, 1, names.clone(), &mut chunk.delta);
+        let Chunk { lse, delta, .. } = &mut *chunk;
+        layout.gather_slots(self.stats, names.clone(), [lse, delta]);
         let targets = Gathered::new(gat.target, names.0, names.1.clone());
         let rows = Gathered::new(self.given.grad, names.0, names.1);
         score.of(gat.target, at.clone(), work, &mut chunk.scores);
@@ -544,7 +535,7 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
         chunk.differentiate::<M, T>(layout, &gat.edges, at);
         let ds = (&chunk.dots[..], AddSource(score.ends(&work.own)));
         score.join((targets, work.filled.rows(n)), ds, sums);
-        let p = (&chunk.dropped[..], AddRows);
+        let p = (chunk.weights(&gat.edges), AddRows);
         gather::join(layout, (rows, Fetch::No), p, sums);
     }
 

@@ -10,18 +10,18 @@
 
 use std::ops::Range;
 
-use lacis_core::DType;
+use lacis_core::{DType, Dense};
 
-use crate::isa::{Arith, Isa};
+use crate::isa::{Arith, Isa, per_isa};
+pub(super) use crate::lanes::LANES;
 use crate::math;
-use crate::matrix::{Mat, MatMut};
-use crate::mem::{L1, fetch_lines};
+use crate::matrix::Mat;
+use crate::mem::{L1, L2, fetch_lines};
 use crate::real::{Real, Stored};
 
-/// Numbers of a vector, whatever the instruction set makes of it.
-pub(super) const LANES: usize = 16;
-/// How many entries ahead rows are asked for.
-const AHEAD: usize = 24;
+/// Entries ahead of which rows are asked for into the second cache, and into the first.
+const FAR: usize = 64;
+const NEAR: usize = 12;
 /// Numbers of gathered rows that fit the nearest cache beside everything else.
 const CHUNK_NUMBERS: usize = 4096;
 
@@ -159,6 +159,11 @@ impl Layout {
         vec![[F::ZERO; LANES]; self.score_vectors(self.chunk()) + self.tile_vectors() + 2]
     }
 
+    /// Room for `blocks` numbers per head of each of `n_rows` nodes.
+    pub fn slots<F: Real>(self, n_rows: usize, blocks: usize) -> Dense<F> {
+        Dense::zeros(n_rows, self.slots * blocks)
+    }
+
     /// Room for a number per head.
     pub fn tile<F: Real>(self) -> Vec<Lanes<F>> {
         vec![[F::ZERO; LANES]; self.tile_vectors()]
@@ -220,10 +225,17 @@ impl Layout {
     /// A number per head, repeated over the lanes of a tile; 0 for heads of padding.
     #[inline(always)]
     pub fn tile_of<F: Real>(self, x: &[F], tile: &mut [Lanes<F>]) {
-        // `slots` is a power of two where a tile repeats.
-        let mask = self.slots.next_power_of_two() - 1;
-        for (lane, out) in tile.as_flattened_mut().iter_mut().enumerate() {
-            *out = x.get(lane & mask).copied().unwrap_or(F::ZERO);
+        match (self.slots, &mut *tile) {
+            (1, [tile]) => *tile = repeated::<F, 1>(x),
+            (2, [tile]) => *tile = repeated::<F, 2>(x),
+            (4, [tile]) => *tile = repeated::<F, 4>(x),
+            (8, [tile]) => *tile = repeated::<F, 8>(x),
+            _ => {
+                let tile = tile.as_flattened_mut();
+                let n = x.len().min(tile.len());
+                tile[..n].copy_from_slice(&x[..n]);
+                tile[n..].fill(F::ZERO);
+            }
         }
     }
 
@@ -231,7 +243,7 @@ impl Layout {
     #[inline(always)]
     pub fn repeat<F: Real>(self, tile: &[Lanes<F>], scores: &mut [Lanes<F>]) {
         if let [tile] = tile {
-            scores.fill(*tile);
+            scores.iter_mut().for_each(|scores| *scores = *tile);
             return;
         }
         for group in scores.chunks_exact_mut(tile.len()) {
@@ -239,27 +251,27 @@ impl Layout {
         }
     }
 
-    /// Numbers per head of the rows of `x` that entries name, entry after entry.
+    /// The first `B` numbers per head of the rows of `x` that entries name, entry after entry.
     #[inline(always)]
-    pub fn gather_slots<F: Real>(
+    pub fn gather_slots<F: Real, const B: usize>(
         self,
-        x: &Slots<F>,
-        block: usize,
+        x: Mat<'_, F>,
         (cols, entries): (&[u32], Range<usize>),
-        out: &mut [Lanes<F>],
+        out: [&mut [Lanes<F>]; B],
     ) {
-        let (out, at) = (out.as_flattened_mut(), block * self.slots);
-        let own = &cols[entries.clone()];
-        let coming = cols.get(entries.start + AHEAD..entries.end + AHEAD).unwrap_or(own);
-        let names = own.iter().zip(coming);
+        let out = out.map(|out| out.as_flattened_mut());
+        let names = Names::new(cols, entries);
         match self.slots {
-            1 => gather_few::<F, 1>(x, at, names, out),
-            2 => gather_few::<F, 2>(x, at, names, out),
-            4 => gather_few::<F, 4>(x, at, names, out),
-            8 => gather_few::<F, 8>(x, at, names, out),
+            1 => gather_few::<F, 1, B>(self.isa, (x, names, out)),
+            2 => gather_few::<F, 2, B>(self.isa, (x, names, out)),
+            4 => gather_few::<F, 4, B>(self.isa, (x, names, out)),
+            8 => gather_few::<F, 8, B>(self.isa, (x, names, out)),
             slots => {
-                for (out, (&j, _)) in out.chunks_exact_mut(slots).zip(names) {
-                    out.copy_from_slice(&x.data[j as usize * x.stride + at..][..slots]);
+                for (n, &j) in names.own.iter().enumerate() {
+                    let row = x.row(j as usize);
+                    for b in 0..B {
+                        out[b][n * slots..][..slots].copy_from_slice(&row[b * slots..][..slots]);
+                    }
                 }
             }
         }
@@ -302,48 +314,62 @@ impl Layout {
     }
 }
 
-/// The `N` numbers from `at` on of the rows that are named, and asks for those to come.
+/// The first `N` numbers over and over; 0 for those that are missing.
 #[inline(always)]
-fn gather_few<'a, F: Real, const N: usize>(
-    x: &Slots<F>,
-    at: usize,
-    names: impl Iterator<Item = (&'a u32, &'a u32)>,
-    out: &mut [F],
-) {
-    let (data, stride) = (&x.data[at..], x.stride);
-    for (out, (&j, &coming)) in out.as_chunks_mut::<N>().0.iter_mut().zip(names) {
-        fetch_lines::<F, L1>(data, coming as usize * stride, 1);
-        let start = j as usize * stride;
-        if let Some(from) = data.get(start..start + N) {
-            out.copy_from_slice(from);
-        }
+fn repeated<F: Real, const N: usize>(x: &[F]) -> Lanes<F> {
+    let mut few = [F::ZERO; N];
+    match x.first_chunk() {
+        Some(x) => few = *x,
+        None => few.iter_mut().zip(x).for_each(|(few, x)| *few = *x),
     }
+    let mut lanes = [F::ZERO; LANES];
+    for l in 0..LANES {
+        lanes[l] = few[l % N];
+    }
+    lanes
 }
 
-/// Some numbers per node and head.
-pub(super) struct Slots<F> {
-    data: Vec<F>,
-    n_rows: usize,
-    stride: usize,
+/// The rows that entries name, and those that entries after them do.
+#[derive(Clone, Copy)]
+pub(super) struct Names<'a> {
+    pub own: &'a [u32],
+    /// Those of entries far ahead, to be asked for into the second cache.
+    pub far: &'a [u32],
+    /// Those of entries near ahead, to be asked for into the first.
+    pub near: &'a [u32],
 }
 
-impl<F: Real> Slots<F> {
-    /// `blocks` numbers per row and head. The numbers go on for a vector after the last row.
-    pub fn new(n_rows: usize, layout: Layout, blocks: usize) -> Self {
-        let stride = layout.slots * blocks;
-        Slots { data: vec![F::ZERO; n_rows * stride + LANES], n_rows, stride }
-    }
-
-    /// To write.
-    pub fn as_mut(&mut self) -> MatMut<'_, F> {
-        let Slots { data, n_rows, stride } = self;
-        MatMut { data, n_rows: *n_rows, n_cols: *stride, stride: *stride }
-    }
-
-    /// Row `i`.
+impl<'a> Names<'a> {
     #[inline(always)]
-    pub fn row(&self, i: usize) -> &[F] {
-        &self.data[i * self.stride..][..self.stride]
+    pub fn new(cols: &'a [u32], Range { start, end }: Range<usize>) -> Self {
+        let own = &cols[start..end];
+        // At the matrix's end nothing comes after: then a row is asked for itself, to no effect.
+        let after = |distance| cols.get(start + distance..end + distance).unwrap_or(own);
+        Names { own, far: after(FAR), near: after(NEAR) }
+    }
+}
+
+/// What is gathered: from where, what, and to where.
+type Few<'a, F, const B: usize> = (Mat<'a, F>, Names<'a>, [&'a mut [F]; B]);
+
+// Compiled by itself, so that it has registers of its own.
+per_isa!(fn gather_few<[F: Real], [N, B]>(job: Few<'_, F, B>) = gather_body);
+
+/// The first `B` times `N` numbers of the rows that are named, and asks for those to come.
+#[allow(clippy::extra_unused_type_parameters)]
+#[inline(always)]
+fn gather_body<M: Arith, F: Real, const N: usize, const B: usize>((x, names, out): Few<'_, F, B>) {
+    let (data, stride) = (x.data, x.stride);
+    let coming = names.far.iter().zip(names.near);
+    for (n, (&j, (&far, &near))) in names.own.iter().zip(coming).enumerate() {
+        fetch_lines::<F, L2>(data, far as usize * stride, N * B);
+        fetch_lines::<F, L1>(data, near as usize * stride, N * B);
+        let start = j as usize * stride;
+        let Some(row) = data.get(start..start + N * B) else { return };
+        for b in 0..B {
+            let Some(out) = out[b].as_chunks_mut::<N>().0.get_mut(n) else { return };
+            out.copy_from_slice(&row[b * N..][..N]);
+        }
     }
 }
 

@@ -32,7 +32,6 @@ mod rows;
 
 pub use backward::Given;
 pub use dot::{DotAttention, DotAttentionGrads};
-pub use edges::Dropout;
 pub use gat::{Gat, GatGrads};
 pub use gatv2::{GatV2, GatV2Grads};
 

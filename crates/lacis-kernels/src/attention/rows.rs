@@ -29,6 +29,10 @@ pub(super) trait Pass<T: Stored>: Sync {
     fn adjacency(&self) -> CsrView<'_>;
     /// Entries of a chunk; vectors of a row's sums and of the totals.
     fn sizes(&self) -> Sizes;
+    /// What the statistics of a row without entries are, where its features are 0.
+    fn of_nothing(&self) -> Option<T::Sum> {
+        Some(T::Sum::ZERO)
+    }
     /// Reads what row `i` has, and sets its sums to what they are without entries.
     fn begin<M: Arith>(&self, work: &mut Self::Work, i: usize, sums: &mut [Vector<T>]);
     /// Adds entries to the sums of the row that was begun, and writes what each has of its own.
@@ -104,6 +108,16 @@ impl<'a, T: Stored> Out<'a, T> {
     fn row(&mut self, i: usize) -> OutRow<'_, T> {
         let [first, second] = &mut self.features;
         OutRow { features: [first.row_mut(i), second.row_mut(i)], stats: self.stats.row_mut(i) }
+    }
+}
+
+impl<T: Stored> OutRow<'_, T> {
+    #[inline(always)]
+    fn clear(self, stats: T::Sum) {
+        for features in self.features {
+            features.fill(T::narrow(T::Sum::ZERO));
+        }
+        self.stats.fill(stats);
     }
 }
 
@@ -269,7 +283,12 @@ fn body<M: Arith, T: Stored, P: Pass<T>>(
         sums: vec![[T::Sum::ZERO; LANES]; sizes.sums],
         totals: vec![[T::Sum::ZERO; LANES]; sizes.totals],
     };
+    let of_nothing = pass.of_nothing();
     for i in rows {
+        if let (true, Some(stats), Some(out)) = (a.row(i).is_empty(), of_nothing, &mut out) {
+            out.row(i - first).clear(stats);
+            continue;
+        }
         pass.begin::<M>(work, i, &mut done.sums);
         let entries = entries.clone().unwrap_or_else(|| a.row(i));
         let mut e = entries.start;

@@ -6,10 +6,8 @@
 //! ```
 
 use crate::isa::Arith;
+pub(super) use crate::lanes::LANES;
 use crate::real::{Real, Stored};
-
-/// Numbers of a vector, whatever the instruction set makes of it.
-pub(super) const LANES: usize = 16;
 
 /// `R` rows of `V` vectors of sums.
 pub(super) type Tile<F, const R: usize, const V: usize> = [[[F; LANES]; V]; R];

@@ -16,7 +16,7 @@ use lacis_core::error::same_size;
 use lacis_core::reference::EdgeOp;
 use lacis_core::{CsrView, Error, Result, Threads};
 
-use crate::edges::{EdgeOrder, Span, spans_of_rows};
+use crate::edges::{EdgeOrder, Span, spans_with_rows};
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
@@ -92,10 +92,7 @@ pub fn backward<'y, T: Stored>(
     if y.n_cols == 0 {
         return Ok(());
     }
-    let spans = spans_of_rows(&args.a, 1);
-    let ends: Vec<usize> = spans.iter().map(|span| span.rows.end).collect();
-    let parts = spans.into_iter().zip(y.split(&ends)).collect();
-    threads.map_with(parts, Scratch::default, |scratch, (span, y)| {
+    threads.map_with(spans_with_rows(&args.a, y), Scratch::default, |scratch, (span, y)| {
         let part = Part { args, span, y, scratch };
         match args.op {
             EdgeOp::Dot => dots(isa, part),

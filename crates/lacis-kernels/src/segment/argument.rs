@@ -11,11 +11,10 @@ use super::reduce::Args;
 use super::segments::Members;
 use super::turn::{TILE, turned};
 use crate::isa::{Arith, Isa, per_isa};
+use crate::lanes::LANES;
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
 
-/// Numbers of a vector.
-const LANES: usize = 16;
 /// Elements that one item of work reads.
 const ITEM_ELEMENTS: usize = 1 << 18;
 

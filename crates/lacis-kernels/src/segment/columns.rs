@@ -15,6 +15,7 @@ use super::join::{Join, Max, Min, Mul, Sum, empty};
 use super::reduce::Args;
 use super::turn::Begin;
 use crate::isa::{Arith, Isa, per_isa};
+use crate::lanes::LANES;
 use crate::matrix::{Mat, MatMut};
 use crate::mem::{L2, fetch_lines};
 use crate::real::{Real, Stored};
@@ -23,8 +24,6 @@ use crate::real::{Real, Stored};
 pub(super) const TOGETHER: usize = 8;
 /// Elements that one item of work reads.
 const ITEM_ELEMENTS: usize = 1 << 19;
-/// Columns between two askings: a line of `f32`.
-const LANES: usize = 16;
 /// Rows of more bytes are asked for along themselves, not those of the next 8 rows.
 const LONG_BYTES: usize = 1 << 16;
 /// How far along, in bytes.

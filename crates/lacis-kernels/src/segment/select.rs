@@ -10,6 +10,7 @@ use lacis_core::{Result, Threads};
 
 use super::index::Index;
 use crate::isa::{Arith, Isa, per_isa};
+use crate::lanes::LANES;
 use crate::matrix::{Mat, MatMut};
 use crate::mem::{L1, L2, fetch_lines, prefetch};
 use crate::real::{Real, Stored};
@@ -22,7 +23,6 @@ const AHEAD: [usize; 2] = [48, 12];
 const AHEAD_SINGLES: usize = 48;
 /// Rows of more bytes than this are left to the system's copy, which asks for itself.
 const LONG_BYTES: usize = 2048;
-const LANES: usize = 16;
 
 /// A selection to make, its sizes checked.
 #[derive(Clone, Copy, Debug)]

@@ -4,12 +4,13 @@ use std::ops::Range;
 
 use lacis_core::CsrView;
 
-use super::super::backward::{Chunk, Given, Target, store_scores};
+use super::super::backward::{Chunk, Given, Target, scale, store_scores};
 use super::super::gather::{self, AddRows, Fetch, Gathered, Times};
-use super::super::lanes::{LANES, Lanes, Layout, Slots, Vector, mul};
+use super::super::lanes::{LANES, Lanes, Layout, Vector};
 use super::super::rows::{OutRow, Pass, PerEntry, Sizes, Sums};
 use super::{Gat, GatScore};
 use crate::isa::Arith;
+use crate::matrix::Mat;
 use crate::real::{Real, Stored};
 
 /// The backward pass over targets: writes `t`, `lse`, `δ` and the gradient of `t_h·x_ih`.
@@ -80,7 +81,7 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
         let Work { chunk, slopes, target, tile, .. } = work;
         let rows = Gathered::new(self.gat.source, a.cols, entries.clone());
         let at = (a.cols, entries.clone());
-        layout.gather_slots(&self.score.source, 0, at, &mut chunk.scores);
+        layout.gather_slots(self.score.source, at, [&mut chunk.scores]);
         self.score.raw((a, entries.clone()), tile, &mut chunk.scores);
         self.score.activate(&mut chunk.scores[..used], slopes);
         layout.repeat(&target.lse[..tile.len()], &mut chunk.lse[..used]);
@@ -94,12 +95,11 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
             scale(&mut chunk.dots[..used], slopes);
             store_scores(layout, entries, &chunk.dots, own);
         }
-        scale(&mut chunk.scores[..used], slopes);
-        scale(&mut chunk.dropped[..used], slopes);
+        chunk.scale_weights((&self.score.edges, used), slopes);
         let (slope_sum, values) = sums.split_at_mut(layout.tile_vectors());
         layout.set_after(&mut chunk.scores, n, T::Sum::ZERO);
         layout.add_to_tile(&chunk.scores[..used], slope_sum);
-        let (rows, p) = ((rows, Fetch::Yes), (&chunk.dropped[..], AddRows));
+        let (rows, p) = ((rows, Fetch::Yes), (chunk.weights(&self.score.edges), AddRows));
         gather::join(layout, rows, p, values);
     }
 
@@ -139,14 +139,6 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
     }
 }
 
-/// `x·by`, vector by vector.
-#[inline(always)]
-fn scale<F: Real>(x: &mut [Lanes<F>], by: &[Lanes<F>]) {
-    for (x, by) in x.iter_mut().zip(by) {
-        *x = mul(x, by);
-    }
-}
-
 /// The backward pass over sources.
 pub(super) struct Sources<'a, T: Stored> {
     pub score: &'a GatScore<'a, T>,
@@ -155,7 +147,7 @@ pub(super) struct Sources<'a, T: Stored> {
     /// Those of targets, those of sources.
     pub vectors: [&'a [Vector<T>]; 2],
     /// `t`, `lse`, `δ` and the gradient of `t_h·x_ih` of each target.
-    pub stats: &'a Slots<T::Sum>,
+    pub stats: Mat<'a, T::Sum>,
 }
 
 impl<T: Stored> Pass<T> for Sources<'_, T> {
@@ -173,6 +165,11 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
         let layout = self.gat.layout;
         let sums = layout.tile_vectors() + layout.vectors;
         Sizes { chunk: layout.chunk(), sums, totals: layout.vectors }
+    }
+
+    /// A node without edges to others may have some of its own.
+    fn of_nothing(&self) -> Option<T::Sum> {
+        self.gat.target.map(|_| T::Sum::ZERO)
     }
 
     #[inline(always)]
@@ -194,10 +191,8 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
         let (layout, a, n) = (self.gat.layout, self.given.transpose, entries.len());
         let used = layout.score_vectors(n);
         let Work { chunk, slopes, tile, own, .. } = work;
-        let at = (a.cols, entries.clone());
-        layout.gather_slots(self.stats, 0, at.clone(), &mut chunk.scores);
-        layout.gather_slots(self.stats, 1, at.clone(), &mut chunk.lse);
-        layout.gather_slots(self.stats, 2, at, &mut chunk.delta);
+        let Chunk { scores, lse, delta, .. } = chunk;
+        layout.gather_slots(self.stats, (a.cols, entries.clone()), [scores, lse, delta]);
         let rows = Gathered::new(self.given.grad, a.cols, entries.clone());
         self.score.raw((a, entries.clone()), tile, &mut chunk.scores);
         self.score.activate(&mut chunk.scores[..used], slopes);
@@ -208,7 +203,7 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
         layout.set_after(&mut chunk.dots, n, T::Sum::ZERO);
         let (score_sum, values) = sums.split_at_mut(layout.tile_vectors());
         layout.add_to_tile(&chunk.dots[..used], score_sum);
-        let (rows, p) = ((rows, Fetch::No), (&chunk.dropped[..], AddRows));
+        let (rows, p) = ((rows, Fetch::No), (chunk.weights(&self.score.edges), AddRows));
         gather::join(layout, rows, p, values);
     }
 
