@@ -7,7 +7,7 @@ use clap_complete::Shell;
 use serde::Serialize;
 
 pub use crate::args_bench::{BenchVerb, Contest, Tune};
-pub use crate::args_train::{Explain, Train};
+pub use crate::args_train::{Eval, Explain, Predict, Train};
 
 /// Graph neural networks, planned for the graph, the sizes and the machine they meet.
 #[derive(Parser)]
@@ -52,6 +52,10 @@ pub enum Verb {
     /// Train a network on a graph
     #[command(after_help = crate::args_train::TRAIN_HELP)]
     Train(Box<Train>),
+    /// Judge a run's weights, on its own data or on other data
+    Eval(Eval),
+    /// Write what a run predicts for each node
+    Predict(Predict),
     /// Show the formulas, costs and steps that the planner weighs for a network
     #[command(after_help = crate::args_train::EXPLAIN_HELP)]
     Explain(Box<Explain>),
@@ -180,7 +184,7 @@ pub struct Changes {
 }
 
 /// A path need not be UTF-8; a JSON string must.
-fn as_text<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+pub fn as_text<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&path.to_string_lossy())
 }
 

@@ -184,3 +184,39 @@ pub struct Explain {
     #[arg(long)]
     pub all: bool,
 }
+
+#[derive(Args, Clone, Debug, Serialize)]
+pub struct Eval {
+    /// The folder of a run
+    #[serde(serialize_with = "crate::args::as_text")]
+    pub run: PathBuf,
+    /// Other data than the run's own
+    pub data: Option<String>,
+    /// Another metric than the labels' usual one
+    #[arg(long, value_name = "NAME")]
+    pub metric: Option<String>,
+}
+
+#[derive(Args, Clone, Debug, Serialize)]
+pub struct Predict {
+    /// The folder of a run
+    #[serde(serialize_with = "crate::args::as_text")]
+    pub run: PathBuf,
+    /// Other data than the run's own
+    pub data: Option<String>,
+    /// The file to write: .csv or .npy
+    #[arg(short, long = "output", value_name = "FILE")]
+    #[serde(serialize_with = "crate::args::as_text")]
+    pub output: PathBuf,
+    /// What to write of each node
+    #[arg(long, value_name = "labels|probs|logits", default_value = "labels")]
+    #[arg(value_parser = ["labels", "probs", "logits"])]
+    pub what: String,
+    /// Only these nodes: a file with a number a line
+    #[arg(long, value_name = "FILE")]
+    #[serde(serialize_with = "as_optional_text")]
+    pub nodes: Option<PathBuf>,
+    /// Replace what is there
+    #[arg(long)]
+    pub overwrite: bool,
+}

@@ -13,6 +13,7 @@ mod machine;
 mod out;
 mod peers;
 mod planned;
+mod predict;
 mod progress;
 mod train;
 mod tune;
@@ -60,6 +61,8 @@ fn run(cli: &Cli, out: &Out, stop: &Stop) -> Outcome {
     match &cli.verb {
         None => welcome::print(out),
         Some(Verb::Train(args)) => train::run(args, &cli.global, out, stop),
+        Some(Verb::Eval(args)) => predict::eval(args, &cli.global, out, stop),
+        Some(Verb::Predict(args)) => predict::predict(args, &cli.global, out, stop),
         Some(Verb::Explain(args)) => explain::run(args, &cli.global, out, stop),
         Some(Verb::Data(verb)) => data::run(verb, &cli.global, out, stop),
         Some(Verb::Tune(args)) => tune::run(args, &cli.global, out, stop),

@@ -1,7 +1,7 @@
 //! `lacis train`: from data and a model's name to weights, accuracies and a folder that keeps them.
 
 mod report;
-mod run;
+pub(crate) mod run;
 
 use std::time::Instant;
 
@@ -47,7 +47,7 @@ pub fn run(args: &Train, global: &Global, out: &Out, stop: &Stop) -> Outcome {
             split: &split,
             split_words: words,
             metric,
-            spent: Spent { load_s, ..Spent::default() },
+            spent: Spent::after_loading(load_s),
             begun,
             threads: desk.threads.count(),
             last: number + 1 == args.running.runs.max(1),
@@ -79,7 +79,7 @@ struct Session<'a> {
 }
 
 /// What the epochs led to.
-struct Best {
+pub(crate) struct Best {
     epoch: usize,
     weights: lacis::params::Params,
 }

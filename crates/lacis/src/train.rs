@@ -151,18 +151,10 @@ impl<'a> Trainer<'a> {
             Error::argument(format!("data set '{}'", job.dataset.name()), problem)
         };
         let labels = job.dataset.labels().ok_or_else(|| missing("labels"))?;
-        let features = job.dataset.features().ok_or_else(|| missing("features"))?;
         let (loss, outputs) = loss_of(labels);
         let mut recipe = recipe;
         recipe.config.outputs = outputs;
-        recipe.config.inputs = features.width();
-        let sparse = matches!(features, Features::Sparse(_));
-        let keep_sparse = sparse && takes_sparse(&recipe.model, &recipe.config);
-        recipe.config.sparse_features = keep_sparse;
-        let features = Arc::new(match (features, keep_sparse) {
-            (Features::Sparse(_), false) => Features::Dense(features.to_dense()),
-            _ => features.clone(),
-        });
+        let features = features_for(job.dataset, &mut recipe)?;
         let model = Model::new(&recipe.model, &recipe.config, Some(loss))?;
         let start = Instant::now();
         let asked = asked(job, &features, &model, &recipe.settings);
@@ -195,6 +187,44 @@ impl<'a> Trainer<'a> {
             whole,
             params,
             labels,
+            epoch: 0,
+            running: HashMap::new(),
+            plan_seconds,
+        })
+    }
+
+    /// A network that only computes results, of so many columns: the data need no labels.
+    ///
+    /// # Errors
+    /// When the data has no features, or the configuration makes no sense.
+    pub fn for_inference(job: &'a Job<'a>, recipe: Recipe, outputs: usize) -> Result<Self> {
+        let mut recipe = recipe;
+        recipe.config.outputs = outputs;
+        let features = features_for(job.dataset, &mut recipe)?;
+        let model = Model::new(&recipe.model, &recipe.config, None)?;
+        let graph = job.dataset.graph();
+        let (levels, rows, reach) = (model.levels, None, false);
+        let asked = Asked { graph, features: &features, levels, rows, reach };
+        let sizes = Levels::sizes(&asked, job.threads)?;
+        let sizes = Sizes { iterations: 1, ..sizes };
+        let start = Instant::now();
+        let chosen = choose(&model.network, &sizes, &Measured(job.profile), &recipe.settings)?;
+        let plan_seconds = start.elapsed().as_secs_f64();
+        let whole = Levels::new(&asked, &chosen.plan, job.threads)?;
+        let params = first_params(&model, &chosen.plan, &recipe)?;
+        Ok(Trainer {
+            job,
+            recipe,
+            model,
+            evaluation: Arc::new(chosen.plan.clone()),
+            chosen,
+            sizes,
+            executor: None,
+            judge: None,
+            levels: whole.clone(),
+            whole,
+            params,
+            labels: Labelled::Classes(vec![], 0, vec![]),
             epoch: 0,
             running: HashMap::new(),
             plan_seconds,
@@ -343,6 +373,21 @@ fn fits(plan: &Plan, model: &Model) -> Result<()> {
         return Err(Error::argument(format!("plan {}", plan.id()), problem));
     }
     Ok(())
+}
+
+/// The data's features as a recipe's network takes them; the recipe learns their width.
+fn features_for(dataset: &Dataset, recipe: &mut Recipe) -> Result<Arc<Features>> {
+    let Some(features) = dataset.features() else {
+        let problem = "it has no features; --features 64 makes random ones, --features degree others";
+        return Err(Error::argument(format!("data set '{}'", dataset.name()), problem));
+    };
+    recipe.config.inputs = features.width();
+    let sparse = matches!(features, Features::Sparse(_));
+    recipe.config.sparse_features = sparse && takes_sparse(&recipe.model, &recipe.config);
+    Ok(Arc::new(match (features, recipe.config.sparse_features) {
+        (Features::Sparse(_), false) => Features::Dense(features.to_dense()),
+        _ => features.clone(),
+    }))
 }
 
 fn asked<'a>(

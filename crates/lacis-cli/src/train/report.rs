@@ -55,6 +55,10 @@ impl Observe for Spent {
 }
 
 impl Spent {
+    pub fn after_loading(load_s: f64) -> Self {
+        Spent { load_s, ..Spent::default() }
+    }
+
     pub fn epoch(&mut self, epoch: &Epoch) {
         self.train_s += epoch.seconds;
         self.epochs.push(epoch.seconds);

@@ -1,14 +1,15 @@
 //! Attention, and maxima over a node's edges.
 
 use lacis_core::reference::{Reduce, Ties};
-use lacis_core::{CsrView, Dense, Result};
-use lacis_kernels::attention::{self, Gat, GatGrads, GatV2, GatV2Grads, Given};
+use lacis_core::{CsrView, Dense, Result, Rng};
+use lacis_kernels::attention::{Gat, GatGrads, GatV2, GatV2Grads, Given};
+use lacis_kernels::dropout::Dropout;
 use lacis_kernels::{Mat, MatMut, spmm};
 use lacis_plan::op::{Attention, Scores};
 use lacis_plan::plan::{Operator, Place, Step};
 
 use super::slots::Taken;
-use super::{Context, Executor, wrong};
+use super::{Context, Executor, purpose, wrong};
 use crate::params::Params;
 
 impl Executor {
@@ -21,12 +22,12 @@ impl Executor {
     fn coefficient_dropout(
         attention: &Attention,
         context: &Context<'_>,
-    ) -> Result<Option<attention::Dropout>> {
+    ) -> Result<Option<Dropout<'static>>> {
         if !context.training || attention.dropout.get() == 0.0 {
             return Ok(None);
         }
-        let seed = context.seed ^ (u64::from(attention.key) << 40);
-        attention::Dropout::new(attention.dropout.get(), seed).map(Some)
+        let rng = Rng::new(context.seed, &purpose(attention.key));
+        Dropout::new(rng, attention.dropout.get()).map(Some)
     }
 
     fn gat<'e>(
@@ -45,7 +46,7 @@ impl Executor {
             gat = gat.with_target(source.rows(0..a.n_rows()))?;
         }
         if let Some(dropout) = Self::coefficient_dropout(attention, context)? {
-            gat = gat.with_dropout(dropout);
+            gat = gat.with_dropout(dropout)?;
         }
         Ok(gat)
     }
@@ -63,7 +64,7 @@ impl Executor {
         let v = Self::per_head(self.mat(step.inputs[3], context, params)?, attention.heads)?;
         let mut gat = GatV2::new(a, [target, source], v, attention.slope.get())?;
         if let Some(dropout) = Self::coefficient_dropout(attention, context)? {
-            gat = gat.with_dropout(dropout);
+            gat = gat.with_dropout(dropout)?;
         }
         Ok(gat)
     }

@@ -146,6 +146,24 @@ impl Trainer<'_> {
             param.first = tensors.take::<f32>(&format!("first.{}", spec.name), &len)?.to_vec();
             param.second = tensors.take::<f32>(&format!("second.{}", spec.name), &len)?.to_vec();
         }
+        self.take_moments(&mut tensors)?;
+        tensors.finish()?;
+        // Memory of an executor that ran before holds another state's values.
+        self.executor = None;
+        self.epoch = epoch as usize;
+        self.params.set_steps(steps);
+        Ok(())
+    }
+
+    /// Takes the estimates of batch norms alone from a checkpoint.
+    ///
+    /// # Errors
+    /// When they do not fit together.
+    pub fn restore_moments(&mut self, tensors: &Tensors) -> Result<()> {
+        self.take_moments(&mut tensors.clone())
+    }
+
+    fn take_moments(&mut self, tensors: &mut Tensors) -> Result<()> {
         let keys: Vec<(u32, usize)> = tensors
             .iter()
             .filter_map(|(name, tensor)| {
@@ -157,9 +175,6 @@ impl Trainer<'_> {
             let var = tensors.take::<f64>(&format!("var.{key}"), &[len])?.to_vec();
             self.running.insert(key, Moments { mean, var });
         }
-        tensors.finish()?;
-        self.epoch = epoch as usize;
-        self.params.set_steps(steps);
         Ok(())
     }
 
