@@ -221,8 +221,7 @@ impl Rows<'_> {
             true => ("<i8", format!("({},)", self.nodes.len())),
             false => ("<f4", format!("({}, {})", self.nodes.len(), self.logits.n_cols())),
         };
-        let mut head =
-            format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}");
+        let mut head = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}");
         // The data begin at a multiple of 64 bytes; magic, version and length are 10.
         let pad = (64 - (10 + head.len() + 1) % 64) % 64;
         head.push_str(&" ".repeat(pad));

@@ -5,7 +5,7 @@
 //! those that the next one gathers from: every row that is not there could not have been seen.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use lacis_core::{
     Buffer, Csr, CsrParts, Dense, Error, Features, Graph, Result, RowPtr, SelfLoops, Threads,
@@ -26,7 +26,11 @@ pub struct Levels {
     order: Option<Arc<Vec<u32>>>,
     matrices: HashMap<Adjacency, Arc<Csr>>,
     degrees: HashMap<DegreeKey, Arc<Vec<f32>>>,
+    /// The whole graph's number of each entry, where a level has not all of them.
+    edges: HashMap<Adjacency, Arc<Vec<u32>>>,
     features: Arc<Features>,
+    /// Sparse features the other way round, once somebody asks.
+    turned: Arc<OnceLock<Csr>>,
     symmetric: bool,
     weighted: bool,
 }
@@ -96,7 +100,9 @@ impl Levels {
             order: reached.order.clone().map(Arc::new),
             matrices: HashMap::new(),
             degrees: HashMap::new(),
+            edges: HashMap::new(),
             features: gathered(asked.features, reached.order.as_deref()),
+            turned: Arc::default(),
             symmetric: sizes.symmetric,
             weighted: sizes.edge_weights,
         };
@@ -135,7 +141,9 @@ impl Levels {
             order: Some(nodes),
             matrices: HashMap::new(),
             degrees: HashMap::new(),
+            edges: HashMap::new(),
             features,
+            turned: Arc::default(),
             symmetric: false,
             weighted: blocks.first().is_some_and(|block| block.values().is_some()),
         };
@@ -190,6 +198,11 @@ impl Levels {
         &self.matrices[&adjacency]
     }
 
+    /// The whole graph's number of each entry of an adjacency, where it has not all of them.
+    pub fn edges(&self, adjacency: Adjacency) -> Option<&[u32]> {
+        self.edges.get(&adjacency).map(|edges| edges.as_slice())
+    }
+
     /// Powers of degrees, one per node of the level.
     ///
     /// # Panics
@@ -201,6 +214,14 @@ impl Levels {
     /// Features of the nodes at level 0.
     pub fn features(&self) -> &Features {
         &self.features
+    }
+
+    /// Sparse features with columns as rows, made at the first call.
+    pub fn features_turned(&self, threads: &Threads) -> Option<&Csr> {
+        match &*self.features {
+            Features::Sparse(x) => Some(self.turned.get_or_init(|| x.transpose(threads))),
+            Features::Dense(_) => None,
+        }
     }
 
     /// Nodes at a level.
@@ -240,6 +261,9 @@ impl Levels {
         let own = Adjacency { transposed: false, ..need.adjacency };
         if !self.matrices.contains_key(&own) {
             let matrix = reached.block(own.level as usize, &treated.matrix, threads)?;
+            if let Some(edges) = reached.edges(own.level as usize, &treated.matrix) {
+                self.edges.insert(own, Arc::new(edges));
+            }
             // Equal levels have equal matrices: one serves all of them.
             let same = self.matrices.iter().find(|(key, kept)| {
                 key.graph == own.graph && !key.transposed && kept.same_entries(&matrix)
@@ -487,6 +511,13 @@ impl Reached {
                 rows.iter().map(|&row| adjacency.row(row as usize).len()).sum()
             }
         }
+    }
+
+    /// The whole matrix's number of each entry of a level's.
+    fn edges(&self, level: usize, matrix: &Csr) -> Option<Vec<u32>> {
+        let order = self.order.as_ref()?;
+        let rows = order[..self.nodes[level + 1]].iter();
+        Some(rows.flat_map(|&row| matrix.row(row as usize)).map(|e| e as u32).collect())
     }
 
     /// The adjacency from a level to the next one.

@@ -378,7 +378,8 @@ fn fits(plan: &Plan, model: &Model) -> Result<()> {
 /// The data's features as a recipe's network takes them; the recipe learns their width.
 fn features_for(dataset: &Dataset, recipe: &mut Recipe) -> Result<Arc<Features>> {
     let Some(features) = dataset.features() else {
-        let problem = "it has no features; --features 64 makes random ones, --features degree others";
+        let problem =
+            "it has no features; --features 64 makes random ones, --features degree others";
         return Err(Error::argument(format!("data set '{}'", dataset.name()), problem));
     };
     recipe.config.inputs = features.width();

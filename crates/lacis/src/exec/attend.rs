@@ -19,15 +19,23 @@ impl Executor {
         Mat::new(vectors.data(), heads, channels, channels)
     }
 
-    fn coefficient_dropout(
+    /// Which coefficients are dropped: by the whole graph's numbers of edges.
+    fn coefficient_dropout<'c>(
+        &self,
+        step: &Step,
         attention: &Attention,
-        context: &Context<'_>,
-    ) -> Result<Option<Dropout<'static>>> {
+        context: &'c Context<'_>,
+    ) -> Result<Option<Dropout<'c>>> {
         if !context.training || attention.dropout.get() == 0.0 {
             return Ok(None);
         }
         let rng = Rng::new(context.seed, &purpose(attention.key));
-        Dropout::new(rng, attention.dropout.get()).map(Some)
+        let dropout = Dropout::new(rng, attention.dropout.get())?;
+        let edges = match self.plan.values[step.inputs[0]].place {
+            Place::Adjacency(adjacency) => context.levels.edges(adjacency),
+            _ => None,
+        };
+        Ok(Some(edges.map_or(dropout, |edges| dropout.at_rows(edges))))
     }
 
     fn gat<'e>(
@@ -45,7 +53,7 @@ impl Executor {
         if a.n_rows() != a.n_cols {
             gat = gat.with_target(source.rows(0..a.n_rows()))?;
         }
-        if let Some(dropout) = Self::coefficient_dropout(attention, context)? {
+        if let Some(dropout) = self.coefficient_dropout(step, attention, context)? {
             gat = gat.with_dropout(dropout)?;
         }
         Ok(gat)
@@ -63,7 +71,7 @@ impl Executor {
         let source = self.mat(step.inputs[2], context, params)?;
         let v = Self::per_head(self.mat(step.inputs[3], context, params)?, attention.heads)?;
         let mut gat = GatV2::new(a, [target, source], v, attention.slope.get())?;
-        if let Some(dropout) = Self::coefficient_dropout(attention, context)? {
+        if let Some(dropout) = self.coefficient_dropout(step, attention, context)? {
             gat = gat.with_dropout(dropout)?;
         }
         Ok(gat)

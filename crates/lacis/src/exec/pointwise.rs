@@ -93,25 +93,34 @@ impl Executor {
         };
         let mut out = self.taken(step, 0, context)?;
         let [rows, cols] = self.shape(step.outputs[0], context);
-        let mut pass = if self.in_place(step, step.inputs[0]) {
-            Backward::in_place(rows, cols)
-        } else {
-            Backward::new(self.mat(step.inputs[0], context, params)?)
+        let mut in_place = self.in_place(step, step.inputs[0]);
+        // What was saved came before the dropout, whose pass is one of its own; the scale is that
+        // of a mask whose sign was saved, and outside training nothing was dropped.
+        let scale = if context.training { scale.get() } else { 1.0 };
+        if dropout.is_some() || scale != 1.0 {
+            let mut pass = match in_place {
+                true => Forward::in_place(rows, cols),
+                false => Forward::new(self.mat(step.inputs[0], context, params)?),
+            };
+            pass = pass.scaled(scale);
+            if let Some(dropout) = dropout {
+                let rows = self.plan.values[step.outputs[0]].shape[0];
+                pass = pass.dropped(self.dropout(dropout, rows, context)?)?;
+            }
+            pass.run(self.isa, out.mat()?, &self.threads)?;
+            in_place = true;
+        }
+        let pass = match in_place {
+            true => Backward::in_place(rows, cols),
+            false => Backward::new(self.mat(step.inputs[0], context, params)?),
         };
         let saved = self.mat(step.inputs[1], context, params)?;
-        let saved =
-            if function == Function::Identity { Saved::Nothing } else { Saved::Output(saved) };
-        pass = pass.activated(function.into(), saved)?;
-        if let Some(dropout) = dropout {
-            let rows = self.plan.values[step.outputs[0]].shape[0];
-            pass = pass.dropped(self.dropout(dropout, rows, context)?)?;
-        }
-        pass.run(self.isa, out.mat()?, None, &self.threads)?;
-        // The mask's factor: outside training nothing was dropped.
-        if scale.get() != 1.0 && context.training {
-            let again = Forward::in_place(rows, cols).scaled(scale.get());
-            again.run(self.isa, out.mat()?, &self.threads)?;
-        }
+        let saved = match function {
+            Function::Identity => Saved::Nothing,
+            function if function.saves_result() => Saved::Output(saved),
+            _ => Saved::Input(saved),
+        };
+        pass.activated(function.into(), saved)?.run(self.isa, out.mat()?, None, &self.threads)?;
         self.put(out);
         Ok(())
     }

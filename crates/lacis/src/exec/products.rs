@@ -162,9 +162,13 @@ impl Executor {
         let (x, values) = self.sparse(step.inputs[0], context)?;
         let view = lacis_core::CsrView { values: values.or(x.values), ..x };
         let grad = self.mat(step.inputs[1], context, params)?;
-        let args = sparse_matmul::Args::new(view, grad)?;
-        let scatter = sparse_matmul::KERNELS.iter().find(|kernel| kernel.takes(&args));
-        let kernel = scatter.ok_or_else(|| super::wrong(step))?;
+        let mut args = sparse_matmul::Args::new(view, grad)?;
+        // Features that no epoch changes are kept the other way round too.
+        if let (None, Some(turned)) = (values, context.levels.features_turned(&self.threads)) {
+            args = args.transposed(turned.view())?;
+        }
+        let first = sparse_matmul::KERNELS.iter().find(|kernel| kernel.takes(&args));
+        let kernel = first.ok_or_else(|| super::wrong(step))?;
         kernel.run(self.isa, &args, out.mat()?, &self.threads)?;
         self.put(out);
         Ok(())

@@ -1,0 +1,314 @@
+//! Networks on small graphs: gradients are slopes, savings and candidates change nothing, results
+//! do not depend on threads, and a run goes on from a checkpoint to the same bits.
+
+use lacis::data::Job as Reading;
+use lacis::exec::Nobody;
+use lacis::kernels::Profile;
+use lacis::machine::this_machine;
+use lacis::nn::{Config, MODELS};
+use lacis::params::Optimizer;
+use lacis::plan::choose::{RuleSet, SAVINGS, Settings, with_candidate};
+use lacis::plan::op::NormKind;
+use lacis::train::{Job, Recipe, Trainer};
+use lacis::{
+    Buffer, Csr, CsrParts, Dataset, Dense, Features, Graph, Labels, RowPtr, Split, Threads,
+};
+
+/// Five features of eight nodes, two thirds of them zero.
+fn sparse_features(x: &Dense) -> Features {
+    let (mut ptr, mut cols, mut values) = (vec![0_u64], Vec::new(), Vec::new());
+    for row in x.rows() {
+        for (j, value) in row.iter().enumerate().filter(|(_, value)| **value != 0.0) {
+            cols.push(j as u32);
+            values.push(*value);
+        }
+        ptr.push(cols.len() as u64);
+    }
+    let parts = CsrParts {
+        n_cols: x.n_cols(),
+        row_ptr: RowPtr::Wide(ptr.into()),
+        cols: cols.into(),
+        values: Some(Buffer::from(values)),
+        order: None,
+    };
+    Features::Sparse(Csr::new(parts, &Threads::one()).unwrap())
+}
+
+/// A directed graph with a loop, a repeated edge and an isolated node.
+fn odd_graph(sparse: bool) -> Dataset {
+    let edges = [(0, 1), (1, 2), (2, 0), (2, 1), (3, 3), (4, 1), (0, 1), (5, 4), (1, 5), (4, 6)];
+    let graph = Graph::from_edges(8, &edges).unwrap();
+    let x: Dense = Dense::from_fn(8, 5, |i, j| match sparse && (i + j) % 3 != 0 {
+        true => 0.0,
+        false => ((i * 7 + j * 3) % 11) as f64 / 5.0 - 0.9,
+    });
+    let features = if sparse { sparse_features(&x) } else { Features::Dense(x) };
+    let names = ["a", "b", "c"].map(str::to_owned).to_vec();
+    let labels = Labels::classes(vec![0, 1, 2, 0, 1, 2, 0, 1], names).unwrap();
+    let (train, val, test) = (vec![1, 2, 4, 6], vec![0, 3], vec![5, 7]);
+    let split = Split { name: "own".into(), train, val, test };
+    let set = Dataset::new("odd", graph).with_features(features).unwrap();
+    set.with_labels(labels).unwrap().with_split(split).unwrap()
+}
+
+fn karate(threads: &Threads) -> Dataset {
+    let set =
+        lacis::open("sbm:n=300,e=1500,classes=4,features=12,seed=3", &Reading::quiet(threads));
+    set.unwrap()
+}
+
+fn recipe(model: &str, epochs: usize) -> Recipe {
+    let mut config = Config::new(1, 8, 1);
+    config.heads = 2;
+    config.hops = matches!(model, "tagcn" | "cheb" | "appnp").then_some(2);
+    Recipe {
+        model: model.to_owned(),
+        config,
+        optimizer: Optimizer::adam(0.02, 5e-4),
+        epochs,
+        seed: 7,
+        settings: Settings::default(),
+        eval_every: 1,
+    }
+}
+
+fn split_of(set: &Dataset) -> Split {
+    match set.splits().first() {
+        Some(split) => split.clone(),
+        None => {
+            let fractions = lacis::data::splits::Fractions::DEFAULT;
+            lacis::data::splits::random(set.labels().unwrap(), fractions, 1).unwrap()
+        }
+    }
+}
+
+/// Losses of some epochs, and the weights after them.
+fn curve(set: &Dataset, recipe: &Recipe, threads: &Threads) -> (Vec<f64>, Vec<u32>) {
+    let profile = Profile::unmeasured(this_machine());
+    let split = split_of(set);
+    let job = Job { dataset: set, split: &split, threads, profile: &profile };
+    let mut trainer = Trainer::new(&job, recipe.clone()).unwrap();
+    losses(&mut trainer)
+}
+
+fn losses(trainer: &mut Trainer<'_>) -> (Vec<f64>, Vec<u32>) {
+    let mut all = Vec::new();
+    while trainer.epoch() < trainer.recipe().epochs {
+        all.push(trainer.step(&mut Nobody).unwrap().loss);
+    }
+    let weights = trainer.params().all().iter().flat_map(|param| param.value.rows().flatten());
+    (all, weights.map(|w| w.to_bits()).collect())
+}
+
+fn assert_same_curve(left: &[f64], right: &[f64], what: &str) {
+    assert_eq!(left.len(), right.len(), "{what}");
+    for (epoch, (a, b)) in left.iter().zip(right).enumerate() {
+        assert!((a - b).abs() <= 2e-4 * (1.0 + a.abs()), "{what}, epoch {epoch}: {a} and {b}");
+    }
+}
+
+/// Every parameter's gradient against central differences of the loss.
+#[test]
+fn gradients_of_every_model_are_slopes() {
+    let threads = Threads::one();
+    let profile = Profile::unmeasured(this_machine());
+    for (model, sparse) in MODELS.iter().flat_map(|model| [(model.name, false), (model.name, true)])
+    {
+        let set = odd_graph(sparse);
+        let split = split_of(&set);
+        let job = Job { dataset: &set, split: &split, threads: &threads, profile: &profile };
+        let mut trainer = Trainer::new(&job, recipe(model, 1000)).unwrap();
+        trainer.params_mut().keep_gradients();
+        trainer.step(&mut Nobody).unwrap();
+        let grads = trainer.params().gradients().unwrap().to_vec();
+        let (mut checked, mut kinks) = (0, 0);
+        for (at, grad) in grads.iter().enumerate() {
+            // A few elements of each: the slope of the loss along them.
+            for element in (0..grad.len()).step_by((grad.len() / 4).max(1)) {
+                let mut slope = |h: f32| {
+                    let mut loss_at = |offset: f32| {
+                        let before = trainer.params().all()[at].value.data()[element];
+                        trainer.params_mut().all_mut()[at].value.data_mut()[element] += offset;
+                        let loss = trainer.step(&mut Nobody).unwrap().loss;
+                        trainer.params_mut().all_mut()[at].value.data_mut()[element] = before;
+                        loss
+                    };
+                    (loss_at(h) - loss_at(-h)) / (2.0 * f64::from(h))
+                };
+                let (far, near) = (slope(4e-3), slope(1e-3));
+                // A kink of a relu nearby: neither slope is the gradient.
+                if (far - near).abs() > 2e-3 + 0.01 * near.abs() {
+                    kinks += 1;
+                    continue;
+                }
+                checked += 1;
+                let name = &trainer.params().all()[at].name;
+                let found = f64::from(grad[element]);
+                let close = (near - found).abs() <= 3e-3 + 0.02 * near.abs();
+                assert!(close, "{model} {name}[{element}]: slope {near}, gradient {found}");
+            }
+        }
+        assert!(checked > 2 * kinks, "{model}: {checked} slopes and {kinks} kinks");
+    }
+}
+
+#[test]
+fn every_model_learns_with_every_option() {
+    let threads = Threads::new(2).unwrap();
+    let set = karate(&threads);
+    let options: [fn(&mut Config); 6] = [
+        |_| {},
+        |c| c.norm = Some(NormKind::Batch),
+        |c| c.norm = Some(NormKind::Layer),
+        |c| (c.residual, c.layers, c.dropout) = (true, 3, 0.2),
+        |c| c.jumping = true,
+        |c| (c.input_dropout, c.learn_eps, c.mlp_layers) = (0.2, true, 2),
+    ];
+    for model in MODELS {
+        for (number, option) in options.iter().enumerate() {
+            let mut recipe = recipe(model.name, 30);
+            option(&mut recipe.config);
+            let (losses, _) = curve(&set, &recipe, &threads);
+            let (first, last) = (losses[0], losses[29]);
+            assert!(last < first, "{} option {number}: {first} to {last}", model.name);
+        }
+    }
+}
+
+#[test]
+fn weights_have_the_same_bits_for_any_number_of_threads() {
+    let one = Threads::one();
+    let set = karate(&one);
+    for model in MODELS {
+        let mut recipe = recipe(model.name, 5);
+        recipe.config.dropout = 0.5;
+        let expected = curve(&set, &recipe, &one);
+        for count in [2, 7] {
+            let threads = Threads::new(count).unwrap();
+            assert_eq!(curve(&set, &recipe, &threads), expected, "{} {count}", model.name);
+        }
+    }
+}
+
+#[test]
+fn exact_savings_are_exact() {
+    let threads = Threads::new(2).unwrap();
+    for (set, model) in MODELS
+        .iter()
+        .flat_map(|model| [(odd_graph(false), model.name), (karate(&threads), model.name)])
+    {
+        let mut recipe = recipe(model, 20);
+        recipe.config.dropout = 0.3;
+        let (expected, _) = curve(&set, &recipe, &threads);
+        for name in SAVINGS.iter().chain(&["all"]) {
+            recipe.settings.without = vec![(*name).to_owned()];
+            let (losses, _) = curve(&set, &recipe, &threads);
+            assert_same_curve(&losses, &expected, &format!("{model} without {name}"));
+        }
+        recipe.settings = Settings { rules: RuleSet::Sensei, ..Settings::default() };
+        let (losses, _) = curve(&set, &recipe, &threads);
+        assert_same_curve(&losses, &expected, &format!("{model}, rules of SENSEi"));
+    }
+}
+
+#[test]
+fn all_candidates_of_a_layer_learn_alike() {
+    let threads = Threads::new(2).unwrap();
+    let profile = Profile::unmeasured(this_machine());
+    let costs = lacis::costs::Measured(&profile);
+    for (set, model) in ["gcn", "sage", "gin", "gat", "sgc", "tagcn"]
+        .iter()
+        .flat_map(|model| [(odd_graph(false), *model), (karate(&threads), *model)])
+    {
+        let split = split_of(&set);
+        let job = Job { dataset: &set, split: &split, threads: &threads, profile: &profile };
+        let recipe = recipe(model, 50);
+        let mut trainer = Trainer::new(&job, recipe.clone()).unwrap();
+        let (expected, _) = losses(&mut trainer);
+        let chosen = trainer.chosen().clone();
+        for (at, layer) in chosen.layers.iter().enumerate() {
+            for index in layer.kept().into_iter().step_by(1 + layer.kept().len() / 6) {
+                let network = &trainer.model().network;
+                let sizes = trainer.sizes();
+                let of = (network, &chosen);
+                let plan =
+                    with_candidate(of, (at, index), (&sizes, &costs), &recipe.settings).unwrap();
+                let mut other = Trainer::with_plan(&job, recipe.clone(), plan).unwrap();
+                let formula = &layer.all[index].formula;
+                assert_same_curve(&losses(&mut other).0, &expected, &format!("{model} {formula}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_goes_on_to_the_same_bits() {
+    let threads = Threads::new(2).unwrap();
+    let set = karate(&threads);
+    let profile = Profile::unmeasured(this_machine());
+    let split = split_of(&set);
+    let job = Job { dataset: &set, split: &split, threads: &threads, profile: &profile };
+    for model in MODELS {
+        let mut recipe = recipe(model.name, 12);
+        recipe.config.dropout = 0.5;
+        recipe.config.norm = Some(NormKind::Batch);
+        let mut whole = Trainer::new(&job, recipe.clone()).unwrap();
+        let (expected, weights) = losses(&mut whole);
+        let mut first = Trainer::new(&job, recipe.clone()).unwrap();
+        for _ in 0..5 {
+            first.step(&mut Nobody).unwrap();
+        }
+        let state = first.checkpoint().unwrap();
+        let mut second = Trainer::new(&job, recipe).unwrap();
+        second.restore(state).unwrap();
+        assert_eq!(losses(&mut second), (expected[5..].to_vec(), weights), "{}", model.name);
+        let logits = |trainer: &mut Trainer<'_>| {
+            trainer.logits(|m| (0..m.n_rows()).flat_map(|i| m.row(i).to_vec()).collect::<Vec<_>>())
+        };
+        assert_eq!(logits(&mut second).unwrap(), logits(&mut whole).unwrap());
+    }
+}
+
+#[test]
+fn weights_come_back_from_their_file_names() {
+    let threads = Threads::one();
+    let set = odd_graph(false);
+    let profile = Profile::unmeasured(this_machine());
+    let split = split_of(&set);
+    let job = Job { dataset: &set, split: &split, threads: &threads, profile: &profile };
+    for model in MODELS {
+        let mut trainer = Trainer::new(&job, recipe(model.name, 3)).unwrap();
+        let (_, weights) = losses(&mut trainer);
+        let tensors = trainer.model_tensors().unwrap();
+        let mut other = Trainer::new(&job, recipe(model.name, 0)).unwrap();
+        let network = other.model().clone();
+        lacis::train::state::load_model(&network, other.params_mut(), tensors.clone()).unwrap();
+        assert_eq!(losses(&mut other).1, weights, "{}", model.name);
+        let mut missing = tensors;
+        missing.insert("stranger", lacis::store::Tensor::new(&[1], vec![0.0_f32]).unwrap());
+        let error =
+            lacis::train::state::load_model(&network, other.params_mut(), missing).unwrap_err();
+        assert!(error.to_string().contains("stranger"), "{error}");
+    }
+}
+
+#[test]
+fn what_cannot_be_trained_is_said_clearly() {
+    let threads = Threads::one();
+    let profile = Profile::unmeasured(this_machine());
+    let set = odd_graph(false);
+    let split = split_of(&set);
+    let job = Job { dataset: &set, split: &split, threads: &threads, profile: &profile };
+    let error = |recipe: Recipe| Trainer::new(&job, recipe).err().unwrap().to_string();
+    assert!(error(recipe("gnc", 1)).contains("gcn"), "names what there is");
+    let mut wide = recipe("gat", 1);
+    wide.config.heads = 3;
+    assert!(error(wide).contains("3 heads"));
+    let mut none = recipe("gcn", 1);
+    none.config.hidden = 0;
+    assert!(error(none).contains("hidden"));
+    let bare = Dataset::new("bare", Graph::from_edges(2, &[(0, 1)]).unwrap());
+    let job = Job { dataset: &bare, split: &split, threads: &threads, profile: &profile };
+    let error = Trainer::new(&job, recipe("gcn", 1)).err().unwrap().to_string();
+    assert!(error.contains("labels"), "{error}");
+}
