@@ -249,22 +249,22 @@ fn slices<T: Stored>(args: &Args<'_, T>) -> Vec<Range<usize>> {
     }
 }
 
-/// Slices times blocks of columns, each with its pieces of `y`'s rows.
+/// Slices times tiles of columns, each with its pieces of `y`'s rows.
 fn blocks<'y, T: Stored>(
     y: MatMut<'y, T>,
     slices: &[Range<usize>],
 ) -> Vec<(Range<usize>, Out<'y, T>)> {
-    let (n_cols, stride, width) = (y.n_cols, y.stride, rows::TILE);
+    let (n_cols, stride) = (y.n_cols, y.stride);
     let mut rows = y.data.chunks_mut(stride).map(|row| &mut row[..n_cols]);
     let mut items = Vec::new();
     for slice in slices {
-        let mut blocks: Vec<_> = (0..n_cols).step_by(width).map(|col| (col, Vec::new())).collect();
-        for row in rows.by_ref().take(slice.len()) {
-            for ((_, block), piece) in blocks.iter_mut().zip(row.chunks_mut(width)) {
-                block.push(piece);
+        let mut blocks: Vec<_> = rows::tiles(n_cols).map(|tile| (tile, Vec::new())).collect();
+        for mut row in rows.by_ref().take(slice.len()) {
+            for (tile, block) in &mut blocks {
+                block.push(row.split_off_mut(..tile.len()).unwrap_or_default());
             }
         }
-        let out = blocks.into_iter().map(|(col, rows)| (slice.clone(), Out::Block(col, rows)));
+        let out = blocks.into_iter().map(|(tile, rows)| (slice.clone(), Out::Block(tile, rows)));
         items.extend(out);
     }
     items
