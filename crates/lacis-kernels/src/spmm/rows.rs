@@ -123,6 +123,9 @@ fn rows_of<M: Arith, T: Stored, W: Weights, J: Join, const V: usize, const WHOLE
     }
 }
 
+/// A tile of sums.
+type Sums<T, const V: usize> = [[<T as Stored>::Sum; LANES]; V];
+
 /// Some columns of the operand, and what is known of the entries.
 struct Tile<'a, T: Stored> {
     args: &'a Args<'a, T>,
@@ -213,7 +216,7 @@ impl<T: Stored> Tile<'_, T> {
     #[inline(always)]
     fn join<M: Arith, J: Join, const V: usize, const WHOLE: bool>(
         &self,
-        (sums, met): (&mut [[T::Sum; LANES]; V], &mut [[T::Sum; LANES]; V]),
+        (sums, met): (&mut Sums<T, V>, &mut Sums<T, V>),
         weight: T::Sum,
         j: usize,
     ) {
@@ -343,6 +346,7 @@ impl<T: Stored> Target<'_, '_, T> {
 
 /// Writes a tile of sums, scaled; the last vector ends where `y` does.
 #[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "of iterators the compiler makes narrower vectors")]
 fn store<F: Real, const V: usize, const WHOLE: bool>(
     sums: &[[F; LANES]; V],
     scale: F,
