@@ -2,7 +2,7 @@
 //! added up, and an output written.
 //!
 //! ```text
-//!  for each row i: for each entry (i, j): every vector of x_j to a few sums
+//!  for each row i: for each entry (i, j): ask for rows to come; every vector of x_j to a few sums
 //!      y_i = the sums
 //! ```
 //! The time of an SpMM, SDDMM or attention over the time of this is its distance from what the
@@ -17,10 +17,15 @@ use lacis_core::{CsrView, Result, Threads};
 use crate::edges::{Span, spans_of_rows};
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
-use crate::rows::{AHEAD, LANES, Lanes, TOGETHER, ask_ahead, rows_of, total};
+use crate::mem::{L1, L2, fetch_lines};
+use crate::rows::{LANES, Lanes, TOGETHER, total};
+
+/// How many entries ahead rows are asked for into the second-level cache and into the first.
+const AHEAD: [usize; 2] = [64, 12];
 
 /// Reads the rows of `x` that the entries of `a` name, writes every row of `y`, of any width, and
-/// returns the sum of all that was read but for a few rows at the end of the memory.
+/// returns a sum of what was read, in which the last vector of a row may count numbers of the one
+/// before it again.
 ///
 /// # Errors
 /// When `x` has not one row per column of `a`, or `y` not one per row.
@@ -57,15 +62,10 @@ fn body<M: Arith>(part: Part<'_>) -> Lanes<f32> {
     let first = span.rows.start;
     for i in span.rows {
         let mut sums = [[0.0; LANES]; TOGETHER];
-        let entries = a.row(i);
-        let mut e = entries.start;
-        while e < entries.end {
-            let count = TOGETHER.min(entries.end - e);
-            (0..count).for_each(|b| ask_ahead(x, a.cols, e + AHEAD + b));
-            // A group that is not full reads its last row again, from the nearest cache.
-            let js = std::array::from_fn(|b| a.cols[(e + b).min(entries.end - 1)] as usize);
-            read::<TOGETHER>(x, js, &mut sums);
-            e += count;
+        for e in a.row(i) {
+            ask::<L2>(x, a.cols, e + AHEAD[0]);
+            ask::<L1>(x, a.cols, e + AHEAD[1]);
+            read(x.row(a.cols[e] as usize), &mut sums);
         }
         let sum: Lanes<f32> = std::array::from_fn(|l| {
             M::mul_add(1.0f32, sums[0][l] + sums[1][l], sums[2][l] + sums[3][l])
@@ -78,17 +78,43 @@ fn body<M: Arith>(part: Part<'_>) -> Lanes<f32> {
     all
 }
 
-/// Adds every vector of some rows, each to its own sums.
+/// Asks for the row that entry `e` names.
+#[inline(always)]
+fn ask<const CACHE: i32>(x: Mat<'_>, cols: &[u32], e: usize) {
+    if let Some(&j) = cols.get(e) {
+        let start = j as usize * x.stride;
+        fetch_lines::<f32, CACHE>(x.data, start, x.n_cols);
+        if !x.stride.is_multiple_of(LANES) {
+            fetch_lines::<f32, CACHE>(x.data, start + x.n_cols.max(1) - 1, 1);
+        }
+    }
+}
+
+/// Adds every vector of a row, a few at a time. The last vector ends where the row does.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "of iterators the compiler makes narrower vectors")]
-fn read<const B: usize>(x: Mat<'_>, js: [usize; B], sums: &mut [Lanes<f32>; B]) {
-    let chunks = x.n_cols.div_ceil(LANES);
-    let Some(rows) = rows_of(x, js, 0, chunks) else { return };
-    for c in 0..chunks {
-        for b in 0..B {
+fn read(row: &[f32], sums: &mut [Lanes<f32>; TOGETHER]) {
+    let (tiles, rest) = row.as_chunks::<{ TOGETHER * LANES }>();
+    for tile in tiles {
+        for v in 0..TOGETHER {
             for l in 0..LANES {
-                sums[b][l] += rows[b][c][l];
+                sums[v][l] += tile[v * LANES + l];
             }
         }
+    }
+    let (vectors, rest) = rest.as_chunks::<LANES>();
+    for vector in vectors {
+        for l in 0..LANES {
+            sums[0][l] += vector[l];
+        }
+    }
+    match row.last_chunk::<LANES>() {
+        _ if rest.is_empty() => {}
+        Some(last) => {
+            for l in 0..LANES {
+                sums[1][l] += last[l];
+            }
+        }
+        None => rest.iter().zip(&mut sums[1]).for_each(|(x, sum)| *sum += x),
     }
 }

@@ -7,21 +7,23 @@
 //!          and ask the memory for the rows of entries to come
 //!      the two sets together, times l_i, to y_i
 //! ```
-//! The last tile reads past the end of a row into the next, and does not write what it finds there:
-//! no width needs padding or a slow tail.
+//! The last vector of a tile ends where the tile does, and computes some columns of the one before
+//! it again: no width needs padding or a slow tail.
 //!
 //! # Parallelism
-//! Items are slices of about equal numbers of entries (`rows`), blocks of columns (`columns`), or
-//! both (`grid`); a row far longer than a slice is cut into parts of fixed length. All follow from
-//! the sizes and the matrix alone.
+//! Items are slices of about equal numbers of entries (`rows`, and `packed` for some columns
+//! after others), blocks of columns (`columns`), or both (`grid`); a row far longer than a slice is
+//! cut into parts of fixed length. All follow from the sizes and the matrix alone.
 //! # Accuracy
 //! The entries at even and at odd places of a row, or of a part of a long one, are added apart,
 //! then together; parts are added in their order, whatever the number of threads.
 //! # Memory
-//! The list of items, and one row of sums for each part of a long row.
+//! The list of items, and one row of sums for each part of a long row; `packed` copies 32 columns
+//! of `x` at a time.
 
 mod extreme;
 mod hubs;
+mod packed;
 mod rows;
 mod terms;
 
@@ -156,6 +158,7 @@ enum Cut {
     Rows,
     Columns,
     Grid,
+    Packed,
 }
 
 /// One way to compute it.
@@ -177,6 +180,7 @@ pub static KERNELS: &[Kernel] = &[
     kernel("spmm.csr.rows.v4.plain", Cut::Rows, [0, 0]),
     kernel("spmm.csr.columns.v4.near", Cut::Columns, [0, 16]),
     kernel("spmm.csr.grid.v4.far", Cut::Grid, [64, 12]),
+    kernel("spmm.csr.packed.v2.farther", Cut::Packed, [128, 16]),
 ];
 
 const fn kernel(name: &'static str, cut: Cut, [far, near]: [usize; 2]) -> Kernel {
@@ -204,6 +208,7 @@ impl Kernel {
         let all = 0..y.n_rows;
         match self.cut {
             Cut::Rows => hubs::run(self, isa, args, y, threads),
+            Cut::Packed => packed::run(self, isa, args, y, threads)?,
             Cut::Columns => {
                 self.run_blocks(isa, args, blocks(y, slice::from_ref(&all)), threads);
             }
@@ -249,22 +254,22 @@ fn slices<T: Stored>(args: &Args<'_, T>) -> Vec<Range<usize>> {
     }
 }
 
-/// Slices times blocks of columns, each with its pieces of `y`'s rows.
+/// Slices times tiles of columns, each with its pieces of `y`'s rows.
 fn blocks<'y, T: Stored>(
     y: MatMut<'y, T>,
     slices: &[Range<usize>],
 ) -> Vec<(Range<usize>, Out<'y, T>)> {
-    let (n_cols, stride, width) = (y.n_cols, y.stride, rows::TILE);
+    let (n_cols, stride) = (y.n_cols, y.stride);
     let mut rows = y.data.chunks_mut(stride).map(|row| &mut row[..n_cols]);
     let mut items = Vec::new();
     for slice in slices {
-        let mut blocks: Vec<_> = (0..n_cols).step_by(width).map(|col| (col, Vec::new())).collect();
-        for row in rows.by_ref().take(slice.len()) {
-            for ((_, block), piece) in blocks.iter_mut().zip(row.chunks_mut(width)) {
-                block.push(piece);
+        let mut blocks: Vec<_> = rows::tiles(n_cols).map(|tile| (tile, Vec::new())).collect();
+        for mut row in rows.by_ref().take(slice.len()) {
+            for (tile, block) in &mut blocks {
+                block.push(row.split_off_mut(..tile.len()).unwrap_or_default());
             }
         }
-        let out = blocks.into_iter().map(|(col, rows)| (slice.clone(), Out::Block(col, rows)));
+        let out = blocks.into_iter().map(|(tile, rows)| (slice.clone(), Out::Block(tile, rows)));
         items.extend(out);
     }
     items

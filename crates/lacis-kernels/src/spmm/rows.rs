@@ -1,14 +1,15 @@
 //! The body of every kernel: some rows, or a part of a long one, over some columns.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use lacis_core::reference::Reduce;
 
 use super::terms::{Join, Max, Min, Mul, Ones, Scaled, Sum, Values, Weights};
 use super::{Ahead, Args};
-use crate::finish::{Ending, LANES, end, write};
+use crate::finish::{Ending, LANES, end};
 use crate::isa::{Arith, Isa, per_isa};
-use crate::matrix::{Mat, MatMut};
+use crate::matrix::MatMut;
 use crate::mem::{L1, L2, fetch_lines};
 use crate::real::{Real, Stored};
 
@@ -25,16 +26,26 @@ pub(super) struct Part<'a, T: Stored> {
 pub(super) enum Out<'a, T: Stored> {
     /// All columns of the rows.
     Rows(MatMut<'a, T>),
-    /// The columns from the first on, for each of the rows.
-    Block(usize, Vec<&'a mut [T]>),
+    /// Some columns, for each of the rows.
+    Block(Range<usize>, Vec<&'a mut [T]>),
     /// What some entries of the only row add up to, before scale and epilogue.
     Partial(Range<usize>, &'a mut [T::Sum]),
 }
 
-/// Vectors of a tile: two sets of so many sums fit in registers.
+/// Vectors of a tile at most: two sets of so many sums fit in registers.
 const VECTORS: usize = 4;
-/// Columns of a tile.
-pub(super) const TILE: usize = VECTORS * LANES;
+/// Rows for which one tile is computed before the next tile is: enough to make the choice of the
+/// tile's code cheap, few enough to find their rows of `x` in the same pages again.
+const BLOCK: usize = 64;
+
+/// The columns of each tile: whole vectors, shared out evenly, so that a tile has less than a
+/// vector only where the matrix has.
+pub(super) fn tiles(k: usize) -> impl Iterator<Item = Range<usize>> {
+    let vectors = k.div_ceil(LANES);
+    let count = vectors.div_ceil(VECTORS);
+    let end = move |tile: usize| (tile * vectors / count.max(1) * LANES).min(k);
+    (0..count).map(move |tile| end(tile)..end(tile + 1))
+}
 
 /// Computes a part.
 pub(super) fn run<T: Stored>(part: Part<'_, T>) {
@@ -60,185 +71,298 @@ per_isa!(fn compiled<[T: Stored, W: Weights, J: Join], []>(part: Part<'_, T>) = 
 #[inline(always)]
 fn body<M: Arith, T: Stored, W: Weights, J: Join>(part: Part<'_, T>) {
     let Part { args, isa, ahead, rows, mut out } = part;
-    let tail = Tail::of(args.x.data, TILE);
-    // Sums go from registers to `y` where they are what it holds; else a row of them waits here.
+    let (entries, cols) = match &out {
+        Out::Rows(_) => (args.a.span(rows.clone()), 0..args.k()),
+        Out::Block(cols, _) => (args.a.span(rows.clone()), cols.clone()),
+        Out::Partial(entries, _) => (entries.clone(), 0..args.k()),
+    };
+    let coming = Coming::of(args.a.cols, &entries, ahead);
+    let tail = Tail::of(args.x.data);
+    // Sums go from registers to `y` where they are what it holds; else a tile of them waits.
     let direct = args.epilogue.is_plain() && T::as_sums(&mut []).is_some();
-    let mut waiting = vec![T::Sum::ZERO; if direct { 0 } else { args.k() }];
-    for (at, i) in rows.enumerate() {
-        let row = args.a.row(i);
-        let scale = scale_of(args, i, row.len());
-        let (entries, col, scale, mut target) = match &mut out {
-            Out::Rows(y) => (row, 0, scale, Target::Row(y.row_mut(at))),
-            Out::Block(col, rows) => (row, *col, scale, Target::Row(rows[at])),
-            Out::Partial(part, sums) => (part.clone(), 0, T::Sum::ONE, Target::Sums(sums)),
-        };
-        let sums = match &mut target {
-            Target::Sums(sums) => &mut **sums,
-            Target::Row(y) if direct => T::as_sums(y).expect("checked above"),
-            Target::Row(y) => &mut waiting[..y.len()],
-        };
-        Tile { args, tail: &tail, ahead, entries, col }.run::<M, W, J>(scale, sums);
-        if let Target::Row(y) = target
-            && !direct
-        {
-            conclude(args, (isa, col), &mut waiting[..y.len()], y);
+    let first = rows.start;
+    let block = if tiles(cols.len()).count() > 1 { BLOCK } else { rows.len().max(1) };
+    for start in rows.clone().step_by(block) {
+        let rows = start..rows.end.min(start + block);
+        for tile in tiles(cols.len()) {
+            let wide = tile.len();
+            // Without rows there may be no data.
+            let col = cols.start + tile.start;
+            let x = args.x.data.get(col..).unwrap_or_default();
+            let stride = args.x.stride;
+            let from = Tile { args, ahead, coming: &coming, tail: &tail, x, stride, wide };
+            let mut to = Target { args, isa, out: &mut out, first, direct, tile, col };
+            match wide.div_ceil(LANES) {
+                _ if wide < LANES => rows_of::<M, T, W, J, 1, false>(from, rows.clone(), &mut to),
+                1 => rows_of::<M, T, W, J, 1, true>(from, rows.clone(), &mut to),
+                2 => rows_of::<M, T, W, J, 2, true>(from, rows.clone(), &mut to),
+                3 => rows_of::<M, T, W, J, 3, true>(from, rows.clone(), &mut to),
+                _ => rows_of::<M, T, W, J, VECTORS, true>(from, rows.clone(), &mut to),
+            }
         }
     }
 }
 
-/// A piece of a row of the result, or sums that are yet to become one.
-enum Target<'a, T: Stored> {
-    Row(&'a mut [T]),
-    Sums(&'a mut [T::Sum]),
+/// A tile of some rows.
+#[inline(always)]
+fn rows_of<M: Arith, T: Stored, W: Weights, J: Join, const V: usize, const WHOLE: bool>(
+    from: Tile<'_, T>,
+    rows: Range<usize>,
+    to: &mut Target<'_, '_, T>,
+) {
+    // Said once, so that it need not be asked for each entry.
+    assert!(!WHOLE || from.wide >= LANES && from.wide > (V - 1) * LANES);
+    for i in rows {
+        let entries = match &to.out {
+            Out::Partial(entries, _) => entries.clone(),
+            _ => from.args.a.row(i),
+        };
+        let count = entries.len();
+        let sums = from.sums::<M, W, J, V, WHOLE>(entries);
+        to.write::<V, WHOLE>(i, count, &sums);
+    }
 }
 
-/// Some columns, from `col` on, of the reduction of some entries.
+/// A tile of sums.
+type Sums<T, const V: usize> = [[<T as Stored>::Sum; LANES]; V];
+
+/// Some columns of the operand, and what is known of the entries.
 struct Tile<'a, T: Stored> {
     args: &'a Args<'a, T>,
-    tail: &'a Tail<T>,
     ahead: Ahead,
-    entries: Range<usize>,
-    col: usize,
+    coming: &'a Coming<'a>,
+    tail: &'a Tail<T>,
+    /// The operand from the tile's first column on.
+    x: &'a [T],
+    stride: usize,
+    wide: usize,
 }
 
 impl<T: Stored> Tile<'_, T> {
-    /// Computes all columns of `y`, tile after tile.
+    /// The reduction of some entries. Those at even and at odd places are joined apart, so that
+    /// one need not wait for the other.
     #[inline(always)]
-    fn run<M: Arith, W: Weights, J: Join>(mut self, scale: T::Sum, y: &mut [T::Sum]) {
-        for y in y.chunks_mut(TILE) {
-            let wide = y.len();
-            match wide.div_ceil(LANES) {
-                1 => store(&self.sums::<M, W, J, 1>(wide), scale, y),
-                2 => store(&self.sums::<M, W, J, 2>(wide), scale, y),
-                3 => store(&self.sums::<M, W, J, 3>(wide), scale, y),
-                _ => store(&self.sums::<M, W, J, VECTORS>(wide), scale, y),
-            }
-            self.col += wide;
-        }
-    }
-
-    /// The reduction, of which the first `wide` columns are meant. Entries at even and at odd
-    /// places are joined apart, so that one need not wait for the other.
-    #[inline(always)]
-    fn sums<M: Arith, W: Weights, J: Join, const V: usize>(
+    fn sums<M: Arith, W: Weights, J: Join, const V: usize, const WHOLE: bool>(
         &self,
-        wide: usize,
+        entries: Range<usize>,
     ) -> [[T::Sum; LANES]; V] {
-        let first = if self.entries.is_empty() { J::of_nothing() } else { J::neutral::<T::Sum>() };
+        let first = if entries.is_empty() { J::of_nothing() } else { J::neutral::<T::Sum>() };
         let mut even = [[first; LANES]; V];
         let mut odd = [[J::neutral::<T::Sum>(); LANES]; V];
-        let (args, ahead, x, col) = (self.args, self.ahead, self.args.x, self.col);
-        let rows = (x.data, self.tail);
-        let Range { start, end } = self.entries;
-        let cols = &args.a.cols[start..end];
-        // At the matrix's end nothing comes after: then a row is asked for itself, to no effect.
-        let after = |distance| args.a.cols.get(start + distance..end + distance).unwrap_or(cols);
-        let (far, near) = (after(ahead.far), after(ahead.near));
-        let (pairs, last) = cols.as_chunks::<2>();
+        // The sum of squares: not a number just where an entry was none.
+        let mut met = [[T::Sum::ZERO; LANES]; V];
+        let (args, start) = (self.args, entries.start);
+        let [now, near, far] = self.coming.row(entries, self.ahead);
+        let (pairs, last) = now.as_chunks::<2>();
         let comings = far.as_chunks::<2>().0.iter().zip(near.as_chunks::<2>().0);
         for (at, (pair, (far, near))) in pairs.iter().zip(comings).enumerate() {
-            ask::<T, V>(x, col, ahead, [far, near], wide);
-            let [j0, j1] = pair.map(|j| j as usize);
+            self.ask::<V>(far, near);
+            let [j0, j1] = [pair[0] as usize, pair[1] as usize];
             let e = start + 2 * at;
-            join::<M, T, J, V>(&mut even, W::at(args, e, j0), rows, j0 * x.stride + col);
-            join::<M, T, J, V>(&mut odd, W::at(args, e + 1, j1), rows, j1 * x.stride + col);
+            self.join::<M, J, V, WHOLE>((&mut even, &mut met), W::at(args, e, j0), j0);
+            self.join::<M, J, V, WHOLE>((&mut odd, &mut met), W::at(args, e + 1, j1), j1);
         }
         if let [j] = last {
             let j = *j as usize;
-            let coming = |ahead: &[u32]| [ahead[ahead.len() - 1]; 1];
-            ask::<T, V>(x, col, ahead, [&coming(far), &coming(near)], wide);
-            join::<M, T, J, V>(&mut even, W::at(args, end - 1, j), rows, j * x.stride + col);
+            self.ask::<V>(&far[far.len() - 1..], &near[near.len() - 1..]);
+            self.join::<M, J, V, WHOLE>(
+                (&mut even, &mut met),
+                W::at(args, start + now.len() - 1, j),
+                j,
+            );
         }
-        for (even, odd) in even.iter_mut().zip(&odd) {
-            for (a, b) in even.iter_mut().zip(odd) {
-                *a = J::together(*a, *b);
-            }
+        // Along the numbers: of a loop over vectors the compiler makes gathers across them.
+        let (odd, met) = (odd.as_flattened(), met.as_flattened());
+        for (at, a) in even.as_flattened_mut().iter_mut().enumerate() {
+            let joined = J::together(*a, odd[at]);
+            *a = if J::FORGETS && met[at].is_nan() { met[at] } else { joined };
         }
         even
     }
-}
 
-/// Asks for tiles of rows to come: every line, and where rows do not begin with one, one more.
-#[inline(always)]
-fn ask<T: Stored, const V: usize>(
-    x: Mat<'_, T>,
-    col: usize,
-    ahead: Ahead,
-    [far, near]: [&[u32]; 2],
-    wide: usize,
-) {
-    if ahead.far > 0 {
-        for j in far {
-            lines::<T, V, L2>(x, *j as usize * x.stride + col, ahead, wide);
+    /// The tile's columns of row `j` of `x`.
+    #[inline(always)]
+    fn tile<const WHOLE: bool>(&self, j: usize) -> &[T] {
+        let start = j * self.stride;
+        match WHOLE {
+            true => &self.x[start..start + self.wide],
+            false => self.tail.vector(self.x, start),
         }
     }
-    if ahead.near > 0 {
-        for j in near {
-            lines::<T, V, L1>(x, *j as usize * x.stride + col, ahead, wide);
+
+    /// Asks for the tiles of entries to come.
+    #[inline(always)]
+    fn ask<const V: usize>(&self, far: &[u32], near: &[u32]) {
+        if self.ahead.far > 0 {
+            far.iter().for_each(|j| self.ask_for::<V, L2>(*j));
+        }
+        if self.ahead.near > 0 {
+            near.iter().for_each(|j| self.ask_for::<V, L1>(*j));
+        }
+    }
+
+    /// Asks for every line, and where rows do not begin with one, one more.
+    #[inline(always)]
+    fn ask_for<const V: usize, const CACHE: i32>(&self, j: u32) {
+        let start = j as usize * self.stride;
+        fetch_lines::<T, CACHE>(self.x, start, V * LANES);
+        if self.ahead.straddling {
+            fetch_lines::<T, CACHE>(self.x, start + self.wide - 1, 1);
+        }
+    }
+
+    /// Joins row `j` of `x`. The last vector ends where the tile does, and has some columns of the
+    /// one before it again, which makes no difference: they are the same.
+    #[inline(always)]
+    fn join<M: Arith, J: Join, const V: usize, const WHOLE: bool>(
+        &self,
+        (sums, met): (&mut Sums<T, V>, &mut Sums<T, V>),
+        weight: T::Sum,
+        j: usize,
+    ) {
+        let tile = self.tile::<WHOLE>(j);
+        for v in 0..V {
+            let at = if v + 1 == V { tile.len() - LANES } else { v * LANES };
+            let x = &tile[at..at + LANES];
+            // Widened before anything else, or bf16 is taken apart one by one.
+            let mut wide = [T::Sum::ZERO; LANES];
+            for (wide, x) in wide.iter_mut().zip(x) {
+                *wide = x.wide();
+            }
+            for (sum, x) in sums[v].iter_mut().zip(&wide) {
+                *sum = J::quick::<M, T::Sum>(*sum, weight, *x);
+            }
+            if J::FORGETS {
+                for (met, x) in met[v].iter_mut().zip(&wide) {
+                    let term = weight * *x;
+                    *met = M::mul_add(term, term, *met);
+                }
+            }
         }
     }
 }
 
-#[inline(always)]
-fn lines<T: Stored, const V: usize, const CACHE: i32>(
-    x: Mat<'_, T>,
-    start: usize,
-    ahead: Ahead,
-    wide: usize,
-) {
-    fetch_lines::<T, CACHE>(x.data, start, V * LANES);
-    if ahead.straddling {
-        fetch_lines::<T, CACHE>(x.data, start + wide - 1, 1);
+/// The columns of some entries, and of as many after them as are asked for ahead.
+struct Coming<'a> {
+    first: usize,
+    cols: Cow<'a, [u32]>,
+}
+
+impl<'a> Coming<'a> {
+    /// At the matrix's end the last row is asked for again and again, to no effect.
+    fn of(cols: &'a [u32], entries: &Range<usize>, ahead: Ahead) -> Self {
+        let more = ahead.far.max(ahead.near);
+        let cols = match cols.get(entries.start..entries.end + more) {
+            Some(cols) => Cow::Borrowed(cols),
+            None => {
+                let mut cols = cols[entries.start..].to_vec();
+                cols.resize(entries.len() + more, cols.last().copied().unwrap_or(0));
+                Cow::Owned(cols)
+            }
+        };
+        Coming { first: entries.start, cols }
+    }
+
+    /// The columns of a row's entries, of those near ahead, of those far ahead: as many of each.
+    #[inline(always)]
+    fn row(&self, entries: Range<usize>, ahead: Ahead) -> [&[u32]; 3] {
+        let cols = &self.cols[entries.start - self.first..];
+        let count = entries.len();
+        [&cols[..count], &cols[ahead.near..][..count], &cols[ahead.far..][..count]]
     }
 }
 
-/// Joins a row of `x` from `start` on. The end of a row is read on into the next: what is not meant
-/// is never written.
-#[inline(always)]
-fn join<M: Arith, T: Stored, J: Join, const V: usize>(
-    sums: &mut [[T::Sum; LANES]; V],
-    weight: T::Sum,
-    (x, tail): (&[T], &Tail<T>),
-    start: usize,
-) {
-    let tile = match x.get(start..start + V * LANES) {
-        Some(tile) => tile,
-        None => &tail.data[start - tail.start..][..V * LANES],
-    };
-    for (sums, x) in sums.iter_mut().zip(tile.as_chunks::<LANES>().0) {
-        // Widened before anything else, or bf16 is taken apart one by one.
-        let mut wide = [T::Sum::ZERO; LANES];
-        for (wide, x) in wide.iter_mut().zip(x) {
-            *wide = x.wide();
-        }
-        for (sum, x) in sums.iter_mut().zip(&wide) {
-            *sum = J::weighted::<M, T::Sum>(*sum, weight, *x);
-        }
-    }
-}
-
-/// The end of a matrix, from element `start` on, and zeros for the last rows' tiles to read on
-/// into. That these lie ready keeps the loop over entries free of calls, and its sums in registers.
+/// The end of a matrix, from element `start` on, and zeros for the last rows of a matrix narrower
+/// than a vector to be read on into. That these lie ready keeps the loop over entries free of
+/// calls, and its sums in registers.
 struct Tail<T> {
     start: usize,
     data: Vec<T>,
 }
 
 impl<T: Stored> Tail<T> {
-    fn of(x: &[T], longest_tile: usize) -> Self {
-        let start = x.len().saturating_sub(longest_tile);
+    fn of(x: &[T]) -> Self {
+        let start = x.len().saturating_sub(LANES);
         let mut data = x[start..].to_vec();
-        data.resize(data.len() + longest_tile, T::narrow(T::Sum::ZERO));
+        data.resize(data.len() + LANES, T::narrow(T::Sum::ZERO));
         Tail { start, data }
+    }
+
+    /// A vector from `start` on.
+    #[inline(always)]
+    fn vector<'a>(&'a self, x: &'a [T], start: usize) -> &'a [T] {
+        match x.get(start..start + LANES) {
+            Some(vector) => vector,
+            None => &self.data[start - self.start..][..LANES],
+        }
     }
 }
 
-/// Writes a tile of sums, scaled.
+/// Where a tile of some rows goes.
+struct Target<'a, 'o, T: Stored> {
+    args: &'a Args<'a, T>,
+    isa: Isa,
+    out: &'a mut Out<'o, T>,
+    /// The first row of `out`.
+    first: usize,
+    /// Whether sums are what `y` holds.
+    direct: bool,
+    /// The columns of `out`.
+    tile: Range<usize>,
+    /// The first column of the result.
+    col: usize,
+}
+
+impl<T: Stored> Target<'_, '_, T> {
+    /// Writes the sums of row `i`, which has so many entries.
+    #[inline(always)]
+    fn write<const V: usize, const WHOLE: bool>(
+        &mut self,
+        i: usize,
+        entries: usize,
+        sums: &[[T::Sum; LANES]; V],
+    ) {
+        let args = self.args;
+        let scale = scale_of(args, i, entries);
+        let at = i - self.first;
+        let y = match &mut self.out {
+            Out::Rows(y) => &mut y.row_mut(at)[self.tile.clone()],
+            Out::Block(_, rows) => &mut rows[at][self.tile.clone()],
+            Out::Partial(_, partial) => {
+                return store::<_, V, WHOLE>(sums, T::Sum::ONE, &mut partial[self.tile.clone()]);
+            }
+        };
+        if self.direct
+            && let Some(y) = T::as_sums(y)
+        {
+            return store::<_, V, WHOLE>(sums, scale, y);
+        }
+        let mut waiting = [T::Sum::ZERO; VECTORS * LANES];
+        let waiting = &mut waiting[..y.len()];
+        store::<_, V, WHOLE>(sums, scale, waiting);
+        conclude(args, (self.isa, self.col), waiting, y);
+    }
+}
+
+/// Writes a tile of sums, scaled; the last vector ends where `y` does.
 #[inline(always)]
-fn store<F: Real, const V: usize>(sums: &[[F; LANES]; V], scale: F, y: &mut [F]) {
-    let mut scaled = *sums;
-    scaled.as_flattened_mut().iter_mut().for_each(|sum| *sum *= scale);
-    write(&scaled, y);
+#[allow(clippy::needless_range_loop, reason = "of iterators the compiler makes narrower vectors")]
+fn store<F: Real, const V: usize, const WHOLE: bool>(
+    sums: &[[F; LANES]; V],
+    scale: F,
+    y: &mut [F],
+) {
+    if !WHOLE {
+        return y.iter_mut().zip(&sums[0]).for_each(|(y, sum)| *y = *sum * scale);
+    }
+    assert!(y.len() >= LANES && y.len() > (V - 1) * LANES);
+    for v in 0..V {
+        let at = if v + 1 == V { y.len() - LANES } else { v * LANES };
+        let y = &mut y[at..at + LANES];
+        for l in 0..LANES {
+            y[l] = sums[v][l] * scale;
+        }
+    }
 }
 
 /// Writes a row's scaled sums from column `col` on as the epilogue has it.
