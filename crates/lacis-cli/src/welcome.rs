@@ -6,7 +6,10 @@ const WELCOME: &str = "\
 Lacis plans graph neural networks for the graph, the sizes and the machine they meet.
 
 Try:
-  lacis data info                     the built-in example, a synthetic stand-in for Cora
+  lacis train                         a GCN on the built-in example, a synthetic stand-in for Cora
+  lacis explain                       the formulas that were weighed for it, and the plan
+  lacis train PATH --model gat        another network, your own data
+  lacis data info                     sizes, degrees, features, labels of a data set
   lacis data info PATH                your own graph: edge list, .mtx, .npz, Planetoid folder, …
   lacis data convert PATH -o my-graph save it in a format that opens in milliseconds
   lacis data generate rmat:n=100k,e=1M -o big

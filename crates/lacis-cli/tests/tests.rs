@@ -4,6 +4,7 @@
 mod answers; // what it says when used, misused, and piped
 mod bench; // tuning and timing
 mod files; // converting, validating, being interrupted
+mod train; // training, judging, predicting
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

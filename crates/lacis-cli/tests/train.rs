@@ -1,0 +1,162 @@
+//! Training, judging and predicting, as a user would: from nothing, interrupted, misused.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::{command, events, lacis, text};
+
+const SMALL: &str = "sbm:n=200,e=900,classes=3,features=10,seed=1";
+
+fn last(lines: &[Value]) -> &Value {
+    lines.last().unwrap()
+}
+
+#[test]
+fn a_run_keeps_what_it_did_and_can_be_judged_and_used_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let lines = events(&["train", SMALL, "--epochs", "20", "--out", text(&run), "--json"]);
+    let kinds: Vec<&str> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
+    assert_eq!(kinds[..2], ["start", "plan"]);
+    assert_eq!(kinds.iter().filter(|kind| **kind == "epoch").count(), 20);
+    let done = last(&lines);
+    assert_eq!(done["event"], "done");
+    for key in ["test", "val", "best_epoch", "train_nodes", "epoch_ms", "plan", "peak_rss_bytes"] {
+        assert!(!done[key].is_null(), "{key}");
+    }
+    for file in ["config.toml", "metrics.jsonl", "summary.json", "model.safetensors", "plan.json"] {
+        assert!(run.join(file).exists(), "{file}");
+    }
+    let judged = events(&["eval", text(&run), "--json"]);
+    assert_eq!(last(&judged)["test"], done["test"]);
+
+    let csv = dir.path().join("labels.csv");
+    assert_eq!(lacis(&["predict", text(&run), "-o", text(&csv)]).code, Some(0));
+    assert_eq!(std::fs::read_to_string(&csv).unwrap().lines().count(), 201);
+    let again = lacis(&["predict", text(&run), "-o", text(&csv)]);
+    assert_eq!(again.code, Some(1), "nothing is overwritten unasked");
+    let nodes = dir.path().join("nodes.txt");
+    std::fs::write(&nodes, "5\n7\n").unwrap();
+    let npy = dir.path().join("probs.npy");
+    let args = ["predict", text(&run), "--what", "probs", "--nodes", text(&nodes)];
+    assert_eq!(lacis(&[&args[..], &["-o", text(&npy)]].concat()).code, Some(0));
+    assert_eq!(std::fs::read(&npy).unwrap().len(), 128 + 2 * 3 * 4);
+
+    // The configuration that was kept runs the job again, to the same losses.
+    let config = run.join("config.toml");
+    let again = dir.path().join("again");
+    let config = ["--config", text(&config), "--plan", "auto", "--out", text(&again), "--json"];
+    let repeated = events(&[&["train"][..], &config].concat());
+    let losses = |lines: &[Value]| -> Vec<Value> {
+        lines.iter().filter(|l| l["event"] == "epoch").map(|l| l["loss"].clone()).collect()
+    };
+    assert_eq!(losses(&repeated), losses(&lines));
+}
+
+#[test]
+fn an_interrupted_run_goes_on_to_the_same_weights() {
+    let dir = tempfile::tempdir().unwrap();
+    let (whole, cut) = (dir.path().join("whole"), dir.path().join("cut"));
+    let args = |out: &'static str| ["train", SMALL, "--epochs", "3000", "--hidden", "48", out];
+    let begin = |folder: &std::path::Path| {
+        let mut all: Vec<&str> = args("--json").to_vec();
+        let folder = text(folder).to_owned();
+        all.extend(["--out", &folder]);
+        command(&all).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    assert!(begin(&whole).wait_with_output().unwrap().status.success());
+    let mut child = begin(&cut);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    // Some epochs in, as Ctrl-C would.
+    lines.by_ref().take(400).for_each(drop);
+    let pid = child.id().to_string();
+    let kill = std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap();
+    assert!(kill.success());
+    lines.for_each(drop);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(!cut.join("model.safetensors").exists(), "it was not done yet");
+    let changed = lacis(&["train", "--resume", text(&cut), "--lr", "0.5"]);
+    assert_eq!(changed.code, Some(2));
+    assert!(changed.err.contains("--lr"), "{}", changed.err);
+    let resumed = lacis(&["train", "--resume", text(&cut)]);
+    assert_eq!(resumed.code, Some(0), "{}", resumed.err);
+    let model = |folder: &std::path::Path| std::fs::read(folder.join("model.safetensors")).unwrap();
+    assert!(model(&whole) == model(&cut), "the same bits");
+    let epochs = std::fs::read_to_string(cut.join("metrics.jsonl")).unwrap().lines().count();
+    assert_eq!(epochs, 3000);
+}
+
+#[test]
+fn explain_gives_the_papers_counts_and_a_choice_among_them() {
+    let args = ["explain", "karate", "--features", "32", "--hidden", "8", "--rules", "sensei"];
+    let lines = events(&[&args[..], &["--json"]].concat());
+    let explained = last(&lines);
+    let layers = explained["layers"].as_array().unwrap();
+    for layer in layers {
+        assert_eq!((layer["enumerated"].as_u64(), layer["kept"].as_u64()), (Some(12), Some(4)));
+        let candidates = layer["candidates"].as_array().unwrap();
+        assert!(candidates.iter().any(|c| c["formula"] == layer["chosen"]));
+        assert_eq!(candidates.iter().filter(|c| c["pruned_by"].is_null()).count(), 4);
+    }
+    assert!(!explained["steps"].as_array().unwrap().is_empty());
+    let people = lacis(&["explain", "karate", "--features", "32", "--measure"]);
+    assert_eq!(people.code, Some(0), "{}", people.err);
+    assert!(people.out.contains("measured:"), "{}", people.out);
+}
+
+#[test]
+fn plans_are_kept_and_pinned() {
+    let dir = tempfile::tempdir().unwrap();
+    let plan = dir.path().join("plan.json");
+    let train = |more: &[&str]| {
+        let args = ["train", SMALL, "--epochs", "3", "--no-save", "--json"];
+        last(&events(&[&args[..], more].concat())).clone()
+    };
+    let first = train(&["--save-plan", text(&plan)]);
+    let pinned = train(&["--plan", text(&plan)]);
+    assert_eq!((&first["plan"], &first["test"]), (&pinned["plan"], &pinned["test"]));
+    let by_id = train(&["--plan", first["plan"].as_str().unwrap()]);
+    assert_eq!(by_id["plan"], first["plan"]);
+    let args = ["train", SMALL, "--model", "sage", "--no-save", "--plan", text(&plan)];
+    let other = lacis(&args);
+    assert_eq!(other.code, Some(2));
+    assert!(other.err.contains("another network"), "{}", other.err);
+}
+
+#[test]
+fn misuse_is_told_with_what_would_be_right() {
+    let cases: [(&[&str], &str); 7] = [
+        (&["train", "karate", "--model", "gcnn", "--no-save"], "gcn, sage"),
+        (&["train", "grid:rows=4,cols=4", "--no-save"], "--classes"),
+        (&["train", SMALL, "--without", "speed", "--no-save"], "hoist"),
+        (&["train", SMALL, "--model", "gat", "--hidden", "10", "--no-save"], "8 heads"),
+        (&["train", SMALL, "--metric", "mrr", "--no-save"], "mrr"),
+        (&["train", SMALL, "--lr", "-1", "--no-save"], "lr"),
+        (&["predict", "nowhere", "-o", "x.csv"], "no folder"),
+    ];
+    for (args, words) in cases {
+        let ran = lacis(args);
+        assert!(matches!(ran.code, Some(1 | 2)), "{args:?}: {:?} {}", ran.code, ran.err);
+        assert!(ran.err.contains(words), "{args:?}: {}", ran.err);
+        assert!(!ran.err.contains("panicked"), "{args:?}: {}", ran.err);
+    }
+}
+
+#[test]
+fn several_runs_have_a_mean_and_nothing_is_written_when_not_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["train", SMALL, "--epochs", "5", "--runs", "3", "--no-save", "--json"];
+    let mut command = command(&args);
+    let done = command.current_dir(dir.path()).output().unwrap();
+    let lines: Vec<Value> = String::from_utf8(done.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.iter().filter(|line| line["event"] == "run").count(), 3);
+    assert_eq!(last(&lines)["runs"], 3);
+    assert!(last(&lines)["std"].is_number());
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
