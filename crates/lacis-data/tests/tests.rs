@@ -3,6 +3,7 @@
 //! Real data are read where `LACIS_TEST_DATA` names their folder; what is skipped elsewhere is said.
 #![allow(clippy::unwrap_used)]
 
+mod catalogue; // every real set, with its published counts
 mod cora_like; // the built-in set: a GCN learns it as well as Cora
 mod npz_pickle; // arrays, archives and pickles
 mod pickles; // pickles made by hand
