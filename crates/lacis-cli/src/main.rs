@@ -3,9 +3,11 @@
 
 mod args;
 mod args_bench;
+mod args_data;
 mod bench;
 mod data;
 mod doctor;
+mod fetch;
 mod machine;
 mod out;
 mod peers;
@@ -48,6 +50,7 @@ fn run(cli: &Cli, out: &Out, stop: &Stop) -> Outcome {
     match &cli.verb {
         None => welcome::print(out),
         Some(Verb::Data(verb)) => data::run(verb, &cli.global, out, stop),
+        Some(Verb::Info { source }) => data::info(source, &cli.global, out, stop),
         Some(Verb::Tune(args)) => tune::run(args, &cli.global, out, stop),
         Some(Verb::Bench(verb)) => bench::run(verb, &cli.global, out, stop),
         Some(Verb::Doctor) => doctor::run(&cli.global, out),

@@ -60,14 +60,7 @@ impl Archive {
         let content = folder.join(crate::stem(source));
         let archive = Archive { source: source.to_owned(), folder, content };
         fs::create_dir(&archive.content).map_err(|e| Error::io("make", &archive.content, e))?;
-        let (_, size) = open_file(source)?;
-        let budget = size.saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES);
-        let mut unpacking = Unpacking { archive: &archive, left: budget, members: 0, job };
-        if crate::input::head(source, 4)?.starts_with(b"PK\x03\x04") {
-            unpacking.zip()?;
-        } else {
-            unpacking.tar()?;
-        }
+        unpack_into(source, &archive.content, job)?;
         Ok(archive)
     }
 
@@ -90,6 +83,20 @@ impl Archive {
     }
 }
 
+/// Unpacks an archive into a folder.
+///
+/// # Errors
+/// When it is damaged or hostile, or the disk is full.
+pub(crate) fn unpack_into(source: &Path, content: &Path, job: &Job<'_>) -> Result<()> {
+    let (_, size) = open_file(source)?;
+    let left = size.saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES);
+    let mut unpacking = Unpacking { source, content, left, members: 0, job };
+    match crate::input::head(source, 4)?.starts_with(b"PK\x03\x04") {
+        true => unpacking.zip(),
+        false => unpacking.tar(),
+    }
+}
+
 impl Drop for Archive {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
@@ -97,7 +104,8 @@ impl Drop for Archive {
 }
 
 struct Unpacking<'a> {
-    archive: &'a Archive,
+    source: &'a Path,
+    content: &'a Path,
     /// How many more bytes are believed.
     left: u64,
     members: usize,
@@ -106,13 +114,14 @@ struct Unpacking<'a> {
 
 impl Unpacking<'_> {
     fn problem(&self, member: Option<&str>, problem: impl Into<String>) -> Error {
-        let shown = |name: &str| name.chars().take(80).collect::<String>().escape_debug().to_string();
+        let shown =
+            |name: &str| name.chars().take(80).collect::<String>().escape_debug().to_string();
         let place = member.map_or(Place::Whole, |name| Place::Part(shown(name)));
-        Error::file_at(&self.archive.source, place, problem)
+        Error::file_at(self.source, place, problem)
     }
 
     fn zip(&mut self) -> Result<()> {
-        let source = &self.archive.source;
+        let source = self.source;
         let file = BufReader::new(open_file(source)?.0);
         let damaged = |e: zip::result::ZipError| format!("the zip archive cannot be read: {e}");
         let mut zip = ZipArchive::new(file).map_err(|e| self.problem(None, damaged(e)))?;
@@ -133,7 +142,7 @@ impl Unpacking<'_> {
     }
 
     fn tar(&mut self) -> Result<()> {
-        let source = &self.archive.source;
+        let source = self.source;
         let unpacked = Input::open(source)?.unpacked(source)?;
         let mut tar = tar::Archive::new(BufReader::with_capacity(1 << 18, unpacked));
         let damaged = |e: io::Error| format!("the tar archive cannot be read: {e}");
@@ -170,7 +179,11 @@ impl Unpacking<'_> {
         let inner = Path::new(name);
         let inside = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
         let parts = inner.components().count();
-        if !inner.components().all(inside) || parts == 0 || parts > MAX_NAME_PARTS || name.contains('\\') {
+        if !inner.components().all(inside)
+            || parts == 0
+            || parts > MAX_NAME_PARTS
+            || name.contains('\\')
+        {
             let problem = "has a name that leads out of the archive; nothing is unpacked";
             return Err(self.problem(Some(name), problem));
         }
@@ -186,14 +199,14 @@ impl Unpacking<'_> {
     }
 
     fn write(&self, name: &str, size: u64, from: &mut dyn Read) -> Result<()> {
-        let path = self.archive.content.join(name);
+        let path = self.content.join(name);
         let refused = |e: io::Error| match e.kind() {
             io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
                 self.problem(Some(name), "is in the archive twice")
             }
             _ => Error::io("unpack to", &path, e),
         };
-        fs::create_dir_all(path.parent().unwrap_or(&self.archive.content)).map_err(refused)?;
+        fs::create_dir_all(path.parent().unwrap_or(self.content)).map_err(refused)?;
         let file = File::create_new(&path).map_err(refused)?;
         let mut out = BufWriter::with_capacity(1 << 20, file);
         let (mut buffer, mut done) = (vec![0; 1 << 18], 0u64);

@@ -4,6 +4,7 @@
 //! `lacis data list`, `docs/formats.md` and the tests that damage samples all walk the table.
 //! Archives (zip, tar, packed tar) are no formats: what they hold is unpacked and read as a folder.
 
+mod page;
 mod table;
 mod write;
 
@@ -16,6 +17,7 @@ use lacis_core::{Dataset, Error, Result};
 use crate::archive::{self, Archive};
 use crate::{Job, edges, input, npz};
 
+pub use page::page;
 pub use table::FORMATS;
 pub use write::{check_target, left_out, write};
 
@@ -185,7 +187,8 @@ enum Found {
 fn find(path: &Path, asked: Option<&'static Format>, depth: usize) -> Result<(PathBuf, Found)> {
     let candidate = Candidate::new(path)?;
     let fits = |format: &Format| asked.is_none_or(|asked| asked.name == format.name);
-    if let Some(asked) = asked.filter(|asked| !candidate.is_folder || (asked.recognises)(&candidate))
+    if let Some(asked) =
+        asked.filter(|asked| !candidate.is_folder || (asked.recognises)(&candidate))
         && !candidate.is_archive()
     {
         return Ok((path.to_owned(), Found::Graph(asked)));
@@ -200,7 +203,9 @@ fn find(path: &Path, asked: Option<&'static Format>, depth: usize) -> Result<(Pa
     for file in entries_in(path, Path::is_file)? {
         // A file that cannot be read is not this folder's graph; the error below lists what is.
         let inside = Candidate::new(&file).ok().and_then(|candidate| candidate.found());
-        found.extend(inside.filter(|f| !matches!(f, Found::Graph(f) if !fits(f))).map(|f| (file, f)));
+        found.extend(
+            inside.filter(|f| !matches!(f, Found::Graph(f) if !fits(f))).map(|f| (file, f)),
+        );
     }
     if found.is_empty() && depth < MAX_DEPTH {
         let folders = entries_in(path, Path::is_dir)?;
@@ -225,9 +230,9 @@ fn entries_in(folder: &Path, kind: fn(&Path) -> bool) -> Result<Vec<PathBuf>> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(folder).map_err(io)? {
         let path = entry.map_err(io)?.path();
-        let hidden = path.file_name().is_some_and(|name| {
-            name.as_encoded_bytes().starts_with(b".") || name == "__MACOSX"
-        });
+        let hidden = path
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(b".") || name == "__MACOSX");
         if kind(&path) && !hidden {
             entries.push(path);
         }
@@ -250,4 +255,3 @@ fn unknown(candidate: &Candidate) -> Error {
     };
     Error::file(&candidate.path, problem)
 }
-

@@ -54,7 +54,8 @@ pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
     if graphs.attributes {
         notes.push("node attributes were left out: node tags are the features".to_owned());
     }
-    let features = one_hot(&graphs.tags).into_csr(distinct(&graphs.tags).len(), &source, job.threads)?;
+    let features =
+        one_hot(&graphs.tags).into_csr(distinct(&graphs.tags).len(), &source, job.threads)?;
     let set = Dataset::new(crate::stem(path), graph)
         .with_origin(Origin { notes, ..Origin::default() })
         .with_collection(Collection::new(graphs.starts)?)?

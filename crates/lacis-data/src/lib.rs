@@ -21,6 +21,8 @@
 mod archive;
 mod changes;
 pub mod edges;
+#[cfg(feature = "fetch")]
+pub mod fetch;
 pub mod format;
 pub mod generate;
 mod geom;
@@ -43,10 +45,12 @@ pub mod npz;
 mod numbers;
 mod ogb;
 mod open;
+pub mod own;
 mod parts;
 pub mod pickle;
 mod pieces;
 pub mod planetoid;
+mod reddit;
 mod saint;
 mod scipy;
 pub mod sets;

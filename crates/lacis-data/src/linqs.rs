@@ -93,8 +93,8 @@ impl Nodes {
         let (mut width, mut last) = (0, None);
         for field in fields {
             if let Some(feature) = last.replace(field) {
-                let value = number(feature)
-                    .ok_or_else(|| format!("'{}' is no feature", shown(feature)))?;
+                let value =
+                    number(feature).ok_or_else(|| format!("'{}' is no feature", shown(feature)))?;
                 if value != 0.0 {
                     self.features.push(width, value);
                 }
@@ -132,8 +132,7 @@ impl Nodes {
             }
         }
         let source = Source::file(cites, job);
-        let (graph, mut notes) =
-            edges.graph(self.ids.len(), Ways::Both, &source, job.threads)?;
+        let (graph, mut notes) = edges.graph(self.ids.len(), Ways::Both, &source, job.threads)?;
         notes.extend(note::counted(loops, "loop was left out", "loops were left out"));
         let many = "edges to nodes without content were left out";
         notes.extend(note::counted(unknown, "edge to a node without content was left out", many));

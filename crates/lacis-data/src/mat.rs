@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  128 bytes of header, then elements: type, size, data      packed ones hold one element each
-//!  a matrix: flags and class, extents, name, then numbers;   sparse ones: rows, column starts, values
+//!  a matrix: flags and class, extents, name, then numbers;   sparse ones: rows, starts, values
 //! ```
 //! The adjacency is the matrix called `network`, `A`, `adj`, … or the only square sparse one; entry
 //! `(i, j)` is an edge from `i` to `j`. `group`, `label`, `gnd`, … are labels, `attrb`,
@@ -42,8 +42,10 @@ pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
     let mut matrices = element::read_all(path, job)?;
     let Some(at) = adjacency_of(&matrices) else {
         let names: Vec<&str> = matrices.iter().map(|m| &*m.name).take(20).collect();
-        let problem =
-            format!("holds no square sparse matrix, only {}; 'network' would be right", names.join(", "));
+        let problem = format!(
+            "holds no square sparse matrix, only {}; 'network' would be right",
+            names.join(", ")
+        );
         return Err(Error::file(path, problem));
     };
     let adjacency = matrices.swap_remove(at);
@@ -76,7 +78,8 @@ fn named(matrix: &Matrix, names: &[&str]) -> Option<usize> {
 fn adjacency_of(matrices: &[Matrix]) -> Option<usize> {
     let square = |m: &Matrix| m.shape[0] == m.shape[1] && m.shape[0] > 1;
     let candidates = matrices.iter().enumerate().filter(|(_, m)| square(m));
-    let by_name = candidates.clone().filter_map(|(at, m)| named(m, ADJACENCY).map(|rank| (rank, at)));
+    let by_name =
+        candidates.clone().filter_map(|(at, m)| named(m, ADJACENCY).map(|rank| (rank, at)));
     let mut sparse = candidates.filter(|(_, m)| matches!(m.content, Content::Sparse { .. }));
     let only = || sparse.next().filter(|_| sparse.next().is_none()).map(|(at, _)| at);
     by_name.min().map(|(_, at)| at).or_else(only)

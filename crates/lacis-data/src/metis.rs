@@ -45,10 +45,8 @@ impl Header {
     fn parse(line: &[u8]) -> std::result::Result<Self, String> {
         let wrong = || format!("'{}' is no header 'nodes edges [format]'", shown(line));
         let fields: Vec<&[u8]> = fields(line).collect();
-        let numbers: Option<Vec<u64>> = fields
-            .iter()
-            .map(|field| std::str::from_utf8(field).ok()?.parse().ok())
-            .collect();
+        let numbers: Option<Vec<u64>> =
+            fields.iter().map(|field| std::str::from_utf8(field).ok()?.parse().ok()).collect();
         let numbers = numbers.ok_or_else(wrong)?;
         let (&[n, m, ..], 2..=4) = (&numbers[..], numbers.len()) else { return Err(wrong()) };
         let n = u32::try_from(n).ok().filter(|&n| n < u32::MAX).ok_or_else(wrong)?;
@@ -56,9 +54,8 @@ impl Header {
         if format.len() > 3 || !format.iter().all(|digit| b"01".contains(digit)) {
             return Err(wrong());
         }
-        let flag = |from_end: usize| {
-            format.len() >= from_end && format[format.len() - from_end] == b'1'
-        };
+        let flag =
+            |from_end: usize| format.len() >= from_end && format[format.len() - from_end] == b'1';
         let constraints = numbers.get(3).copied().unwrap_or(1).min(1 << 16) as usize;
         let skip = usize::from(flag(3)) + if flag(2) { constraints } else { 0 };
         Ok(Header { n, m, skip, weighted: flag(1) })

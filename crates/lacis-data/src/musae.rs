@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use lacis_core::{Dataset, Dense, Error, Features, Labels, Origin, Result};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
+use crate::Job;
 use crate::input::{Input, check_count};
 use crate::npy::Source;
 use crate::parts::{
@@ -23,7 +24,6 @@ use crate::parts::{
 };
 use crate::table::{self, Table};
 use crate::text::{Layout, Mirror, read_entries};
-use crate::Job;
 
 /// Columns that hold what is to be predicted, the likeliest first.
 const LABELS: &[&str] = &["mature", "page_type", "ml_target", "target", "label", "class"];
@@ -70,7 +70,8 @@ fn find(path: &Path) -> Vec<Files> {
         let folders: Vec<PathBuf> = names_in(path).iter().map(|name| path.join(name)).collect();
         return folders.iter().filter_map(|folder| Files::in_folder(folder)).collect();
     }
-    let own = |files: &Files| [&files.edges, &files.features, &files.target].contains(&&path.into());
+    let own =
+        |files: &Files| [&files.edges, &files.features, &files.target].contains(&&path.into());
     Files::in_folder(&folder_of(path)).filter(own).into_iter().collect()
 }
 
@@ -126,7 +127,8 @@ impl Part {
         let features = Lists::read(&files.features, job)?;
         let table = table::read(&files.target, job)?;
         let ids = ids(&table, files)?;
-        let largest = ids.iter().copied().max().into_iter().chain(features.of.keys().copied().max());
+        let largest =
+            ids.iter().copied().max().into_iter().chain(features.of.keys().copied().max());
         let n = largest.max().map_or(0, |largest| largest as usize + 1);
         check_count("nodes", n, ids.len() + features.of.len())
             .map_err(|e| Error::file(&files.target, e))?;
@@ -202,7 +204,8 @@ fn labels_of(labels: &[Option<String>]) -> Result<Labels> {
     let mut distinct: Vec<&str> = texts.iter().flatten().copied().collect();
     distinct.sort_unstable();
     distinct.dedup();
-    let numbers: Option<Vec<f32>> = texts.iter().map(|text| text.and_then(|t| t.parse().ok())).collect();
+    let numbers: Option<Vec<f32>> =
+        texts.iter().map(|text| text.and_then(|t| t.parse().ok())).collect();
     match numbers {
         Some(numbers) if distinct.len() > MAX_NUMBERED_CLASSES => {
             let n = numbers.len();

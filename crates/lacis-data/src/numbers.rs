@@ -42,7 +42,7 @@ pub(crate) struct Table<T> {
 
 impl<T: Written> Table<T> {
     pub fn n_rows(&self) -> usize {
-        if self.n_cols == 0 { 0 } else { self.data.len() / self.n_cols }
+        self.data.len().checked_div(self.n_cols).unwrap_or(0)
     }
 
     pub fn n_cols(&self) -> usize {

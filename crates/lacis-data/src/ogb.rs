@@ -1,8 +1,8 @@
 //! OGB's raw folders: one graph with nodes to classify, or a collection of graphs.
 //!
 //! ```text
-//!  raw/edge.csv.gz            source,target          raw/num-node-list.csv.gz   nodes of each graph
-//!  raw/node-feat.csv.gz       a row a node           raw/num-edge-list.csv.gz   edges of each graph
+//!  raw/edge.csv.gz            source,target          raw/num-node-list.csv.gz   nodes of a graph
+//!  raw/node-feat.csv.gz       a row a node           raw/num-edge-list.csv.gz   edges of a graph
 //!  raw/node-label.csv.gz      classes, 0/1 labels or numbers a node; graph-label.csv.gz a graph
 //!  split/SCHEME/{train,valid,test}.csv.gz            numbers of items
 //! ```
@@ -20,8 +20,8 @@ use crate::input::check_declared;
 use crate::npy::Source;
 use crate::numbers::{Table, read_table};
 use crate::parts::{
-    SparseRows, Ways, file_in, folder_name, folder_of, merged, names_in, numbered_classes, required,
-    split,
+    SparseRows, Ways, file_in, folder_name, folder_of, merged, names_in, numbered_classes,
+    required, split,
 };
 use crate::text::{Layout, Mirror, read_entries};
 
@@ -42,7 +42,8 @@ pub fn find(path: &Path) -> Option<(PathBuf, PathBuf)> {
         return Some((raw, path.to_owned()));
     }
     let above = std::path::absolute(path).ok()?.parent()?.to_owned();
-    has(path).then(|| (path.to_owned(), if path.join("split").is_dir() { path.into() } else { above }))
+    has(path)
+        .then(|| (path.to_owned(), if path.join("split").is_dir() { path.into() } else { above }))
 }
 
 /// Reads the set that a path leads to.
@@ -59,7 +60,8 @@ pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
     if file_in(&files.raw, "edge-feat.csv").is_some() {
         notes.push("edge features were left out: edges have weights only".to_owned());
     }
-    let mut set = Dataset::new(&files.name, graph).with_origin(Origin { notes, ..Origin::default() });
+    let mut set =
+        Dataset::new(&files.name, graph).with_origin(Origin { notes, ..Origin::default() });
     if counts.n_rows() > 1 {
         let collection = Collection::new(starts(&counts)?)?;
         set = set.with_collection(collection).map_err(|e| files.blame("edge", e))?;
@@ -127,7 +129,8 @@ impl Files<'_> {
             return Err(bad(problem));
         }
         let graph_of = counts.column(0).enumerate();
-        let graph_of = graph_of.flat_map(|(graph, count)| std::iter::repeat_n(graph, count.max(0) as usize));
+        let graph_of =
+            graph_of.flat_map(|(graph, count)| std::iter::repeat_n(graph, count.max(0) as usize));
         let mut list = Vec::with_capacity(2 * edges.n_rows());
         for (row, graph) in graph_of.enumerate() {
             let (first, end) = (starts[graph], starts[graph + 1]);

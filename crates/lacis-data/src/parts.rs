@@ -158,7 +158,8 @@ pub(crate) fn masks(npz: &mut Npz<'_>, keys: [&str; 3], n: usize) -> Result<Vec<
     for (part, key) in keys.into_iter().enumerate() {
         let (shape, mask) = npz.with(key, |npy| npy.bools())?;
         if shape.last() != Some(&n) || shape.len() > 2 {
-            let problem = format!("a mask of shape {shape:?}; one truth value a node, {n}, is right");
+            let problem =
+                format!("a mask of shape {shape:?}; one truth value a node, {n}, is right");
             return Err(npz.source(key).problem(problem));
         }
         let count = mask.len() / n.max(1);

@@ -4,6 +4,10 @@
 //! header has most of), and quotes as in RFC 4180, line ends inside them included. Columns stay
 //! text until somebody asks for numbers. Memory: the text itself and eight bytes a field.
 
+#[cfg_attr(feature = "parquet", path = "table/parquet.rs")]
+#[cfg_attr(not(feature = "parquet"), path = "table/no_parquet.rs")]
+pub(crate) mod parquet;
+
 use std::path::Path;
 
 use lacis_core::{Error, Place, Result};
@@ -132,7 +136,12 @@ impl Table {
 /// # Errors
 /// When it has no header, a row has more or fewer fields, or a quote is never closed.
 pub fn read(path: &Path, job: &Job<'_>) -> Result<Table> {
-    read_csv(path, job)
+    if is_parquet(path)? { parquet::read(path, job) } else { read_csv(path, job) }
+}
+
+/// Whether a file is Parquet by its first bytes.
+pub(crate) fn is_parquet(path: &Path) -> Result<bool> {
+    Ok(crate::input::head(path, 4)? == b"PAR1")
 }
 
 fn read_csv(path: &Path, job: &Job<'_>) -> Result<Table> {
@@ -159,7 +168,8 @@ fn read_csv(path: &Path, job: &Job<'_>) -> Result<Table> {
         record.extend_from_slice(line);
         let first = lines.number();
         while split(&record, separator, |_| {}) == Quote::Open {
-            let Some(more) = lines.next()?.filter(|more| record.len() + more.len() < MAX_LINE_BYTES)
+            let Some(more) =
+                lines.next()?.filter(|more| record.len() + more.len() < MAX_LINE_BYTES)
             else {
                 let problem = "a quote opens here and is never closed";
                 return Err(Error::file_at(path, Place::Line(first), problem));
@@ -193,7 +203,7 @@ fn add_row(
 }
 
 /// Which of the usual separators a header has most of.
-fn separator_of(header: &[u8]) -> u8 {
+pub(crate) fn separator_of(header: &[u8]) -> u8 {
     let count = |separator: u8| {
         let mut fields = 0;
         split(header, separator, |_| fields += 1);
@@ -205,13 +215,13 @@ fn separator_of(header: &[u8]) -> u8 {
 
 /// Whether a record ends within quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Quote {
+pub(crate) enum Quote {
     Open,
     Closed,
 }
 
 /// Hands over the fields of a record, without their quotes.
-fn split(record: &[u8], separator: u8, mut take: impl FnMut(&[u8])) -> Quote {
+pub(crate) fn split(record: &[u8], separator: u8, mut take: impl FnMut(&[u8])) -> Quote {
     if !record.contains(&b'"') {
         record.split(|&b| b == separator).for_each(take);
         return Quote::Closed;

@@ -5,7 +5,7 @@ use std::io::BufWriter;
 use super::{Format, Writes};
 use crate::{
     edges, geom, gin, heterophilous, linqs, mat, metis, mtx, musae, native, npy, npz, ogb,
-    planetoid, saint, tu,
+    planetoid, reddit, saint, table, tu,
 };
 
 const STORED: &str = "from source to target, as stored";
@@ -122,6 +122,24 @@ pub static FORMATS: &[Format] = &[
         direction: "from row (or column) 0 to row (or column) 1",
         recognises: |c| c.is_plain && npy::is_edge_index(&c.head),
         read: npy::read,
+        write: Writes::No,
+    },
+    Format {
+        name: "parquet",
+        about: "Parquet table of edges: source, target [, weight], numbers or words",
+        holds: "weights, node ids where they are words",
+        direction: STORED,
+        recognises: |c| c.is_plain && c.head.starts_with(b"PAR1"),
+        read: table::parquet::read_graph,
+        write: Writes::Binary(&[".parquet"], table::parquet::write),
+    },
+    Format {
+        name: "reddit",
+        about: "reddit_data.npz and reddit_graph.npz, as DGL and PyG download them",
+        holds: "features, classes, the split",
+        direction: MATRIX,
+        recognises: |c| reddit::recognises(&c.path),
+        read: reddit::read,
         write: Writes::No,
     },
     Format {

@@ -39,7 +39,8 @@ const MX_SPARSE: u8 = 5;
 /// All matrices of numbers in a file; what else it holds is passed over.
 pub(super) fn read_all(path: &Path, job: &Job<'_>) -> Result<Vec<Matrix>> {
     let (file, size) = open_file(path)?;
-    let mut reader = Elements { reader: BufReader::with_capacity(1 << 18, file), big: false, at: 0 };
+    let mut reader =
+        Elements { reader: BufReader::with_capacity(1 << 18, file), big: false, at: 0 };
     let mut matrices = Vec::new();
     let mut read = || -> io::Result<()> {
         let header = reader.bytes(128)?;
@@ -199,7 +200,8 @@ impl<R: Read> Elements<R> {
             (6..=15, &[n_rows, n_cols]) if !complex => {
                 let values = self.floats()?;
                 if n_rows.checked_mul(n_cols) != Some(values.len()) {
-                    let problem = format!("{name}: {} numbers of {n_rows} × {n_cols}", values.len());
+                    let problem =
+                        format!("{name}: {} numbers of {n_rows} × {n_cols}", values.len());
                     return Err(damaged(problem));
                 }
                 let content = Content::Dense(values);
@@ -240,7 +242,11 @@ impl<R: Read> Elements<R> {
         // There may be room for more entries than there are.
         let nnz = usize::try_from(nnz).unwrap_or(usize::MAX);
         if nnz > rows.len() || nnz > values.len() {
-            return Err(damaged(format!("{} rows and {} values of {nnz}", rows.len(), values.len())));
+            return Err(damaged(format!(
+                "{} rows and {} values of {nnz}",
+                rows.len(),
+                values.len()
+            )));
         }
         let mut rows = rows;
         rows.truncate(nnz);
