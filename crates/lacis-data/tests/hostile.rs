@@ -33,7 +33,7 @@ fn put(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
 
 /// `count` times the same bytes, packed.
 fn packed(text: &[u8], count: usize) -> Vec<u8> {
-    let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     let many = text.repeat((1 << 20) / text.len());
     for _ in 0..count * text.len() / many.len() + 1 {
         out.write_all(&many).unwrap();
