@@ -58,16 +58,16 @@ pub fn fetch(set: &Public, folder: &Path, options: &Options, job: &Job<'_>) -> R
     let agent = agent(options);
     let total = set.files.iter().map(|file| file.bytes).sum::<u64>();
     let mut before = 0;
-    for file in set.files {
+    for file in &set.files {
         let url = match &options.mirror {
             Some(mirror) => format!("{}/{}", mirror.trim_end_matches('/'), file.name),
-            None => file.url.to_owned(),
+            None => file.url.clone(),
         };
         let mut download = Download { agent: &agent, url, file, folder: &partial, job };
         let size = download.complete(options.tries, (before, total))?;
         before += size;
     }
-    for file in set.files {
+    for file in &set.files {
         unpack(&partial.join(file.name), &partial, job)?;
     }
     fs::rename(&partial, &target).map_err(|e| Error::io("rename to", &target, e))?;

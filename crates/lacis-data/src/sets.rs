@@ -54,7 +54,7 @@ pub struct Public {
     /// Under which terms.
     pub licence: &'static str,
     /// Its files; none where it cannot be fetched.
-    pub files: &'static [Remote],
+    pub files: Vec<Remote>,
 }
 
 /// A file to download.
@@ -63,7 +63,7 @@ pub struct Remote {
     /// What it is called here.
     pub name: &'static str,
     /// Where it is.
-    pub url: &'static str,
+    pub url: String,
     /// Its size: exactly where there is a checksum, else about.
     pub bytes: u64,
     /// Its SHA-256, where it is known.
@@ -123,7 +123,7 @@ pub fn unknown(name: &str) -> Error {
         let problem = format!("no such data set; {}", did_you_mean(name, &names));
         return Error::argument(format!("'{name}'"), problem);
     };
-    let way = match public.files {
+    let way = match &public.files[..] {
         [] => "the path of its files would be right".to_owned(),
         _ => format!("`lacis data fetch {name}` downloads it, or name the path of its files"),
     };

@@ -16,7 +16,7 @@ const TEXT: &str = "0 1\n1 2\n2 3\n";
 const SUM: &str = "554681d70473ff0a507bcf15a30525e74c75790ace5a26e11eb57d9847defe29";
 
 fn set(sha256: Option<&'static str>, bytes: u64) -> Public {
-    let files = Box::new([Remote { name: "e.txt", url: "http://unused/", bytes, sha256 }]);
+    let url = "http://unused/".to_owned();
     Public {
         name: "little",
         nodes: 4,
@@ -24,7 +24,7 @@ fn set(sha256: Option<&'static str>, bytes: u64) -> Public {
         download_mb: None,
         source: "a test",
         licence: "none",
-        files: Box::leak(files),
+        files: vec![Remote { name: "e.txt", url, bytes, sha256 }],
     }
 }
 
