@@ -31,13 +31,13 @@ numeric order where all ids are numbers, else by first appearance.
 
 | column | becomes |
 | --- | --- |
-| source, target | an edge from source to target; an id that the table of nodes has not is an error |
+| source, target | an edge from source to target; an id not in the table of nodes is an error |
 | weight | the edge's weight; missing is an error |
 | id | the node's id; missing or twice is an error |
 | label | words and whole numbers: classes; other numbers: targets; missing: unknown |
 | split | train, val or test (also valid, validation, dev); missing: in no part |
 | other numbers | a feature; missing values become the column's mean |
-| other words | one-hot features; missing: all zeros; more than 1,000 words, or one for every other node: left out, which is said |
+| other words | one-hot features; missing: all zeros; names, which differ much, are left out |
 
 Missing is an empty field, or `NA`, `N/A`, `NaN`, `null`, `None`, `nil`, `?`, `-`.
 ";
@@ -50,7 +50,7 @@ const LIMITS: &str = "
 | packed text | 128 times its packed size, and 16 MiB |
 | archives | 128 times their size, and 64 MiB; 131,072 files; no links, no names that lead out |
 | archives of arrays (`.npz`), packed `.mat` elements | 400 times their size, and 64 or 32 MiB |
-| numbers of nodes, classes, columns | 64 for each entry that is there, and 4 million (16 million where the file declares them) |
+| nodes, classes, columns | 64 for each entry that is there, and 4 (if declared 16) million |
 | lines | 64 KiB in edge lists and MatrixMarket files, 16 MiB elsewhere |
 | pickles | plain data only: anything that asks for code is an error |
 
