@@ -16,7 +16,7 @@ use lacis_core::{CHUNK_ENTRIES, Collection, Coo, Csr, Dataset, Dense, Error, Fea
 use lacis_core::{Labels, Origin, Result, Tags};
 
 use crate::Job;
-use crate::input::check_declared;
+use crate::input::check_count;
 use crate::npy::Source;
 use crate::numbers::{Table, read_table};
 use crate::parts::{
@@ -111,7 +111,7 @@ impl Files<'_> {
             let layout = Layout { fields: 2, ends: [0, 1], value: None, base: 0, bounds, mirror };
             read_entries(&edge, 0, &layout, self.job)?
         };
-        check_declared("nodes", n, coo.len() + counts.n_rows()).map_err(|e| source.problem(e))?;
+        check_count("nodes", n, coo.len() + counts.n_rows()).map_err(|e| source.problem(e))?;
         merged(coo, n, ways, (&source, self.job.threads))
     }
 
