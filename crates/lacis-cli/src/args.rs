@@ -7,6 +7,7 @@ use clap_complete::Shell;
 use serde::Serialize;
 
 pub use crate::args_bench::{BenchVerb, Contest, Tune};
+pub use crate::args_data::{Fetch, OwnTables};
 pub use crate::args_train::{Eval, Explain, Predict, Train};
 
 /// Graph neural networks, planned for the graph, the sizes and the machine they meet.
@@ -62,6 +63,12 @@ pub enum Verb {
     /// List, look at, make, convert and check graph data
     #[command(subcommand)]
     Data(DataVerb),
+    /// The same as `data info`
+    #[command(after_help = DATA_HELP)]
+    Info {
+        #[command(flatten)]
+        source: Source,
+    },
     /// Measure this machine, so that kernels are chosen for it
     #[command(after_help = crate::args_bench::TUNE_HELP)]
     Tune(Tune),
@@ -94,7 +101,10 @@ Try:  lacis data generate rmat:n=100k,e=1M,seed=1 -o big
 const CONVERT_HELP: &str = "\
 Without an ending, -o names a folder in Lacis's own format, which opens in milliseconds.
 
-Try:  lacis data convert edges.csv.gz --undirected -o my-graph";
+Edges run from source to target; --undirected adds the reverse of each.
+
+Try:  lacis data convert edges.csv.gz --undirected -o my-graph
+      lacis data convert --edges e.csv --nodes n.csv --label-col y -o my-graph";
 
 #[derive(Subcommand)]
 pub enum DataVerb {
@@ -126,8 +136,13 @@ pub enum DataVerb {
         #[command(flatten)]
         source: Source,
         #[command(flatten)]
+        tables: Box<OwnTables>,
+        #[command(flatten)]
         target: Target,
     },
+    /// Download a public set to where `lacis` looks for it
+    #[command(after_help = crate::args_data::FETCH_HELP)]
+    Fetch(Fetch),
     /// Read graphs whole and say what, if anything, is wrong with them
     #[command(after_help = "Exit code 0 if all are sound, 1 if not.")]
     Validate {

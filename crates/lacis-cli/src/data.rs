@@ -1,15 +1,16 @@
-//! `lacis data …`: list, info, generate, convert, validate.
+//! `lacis data …`: list, info, generate, convert, validate; `fetch` is in its own file.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use lacis::data::own::{self, Tables};
 use lacis::data::staged::Existing;
 use lacis::data::{Changes, Job, Query, format, generate, open_with, sets};
 use lacis::{Dataset, Error, Labels, Threads};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::args::{self, DataVerb, Global, Source, Target};
+use crate::args::{self, DataVerb, Global, OwnTables, Source, Target};
 use crate::machine;
 use crate::out::{Failure, Out, Outcome, bytes, grouped};
 use crate::progress::{Doing, Meter, Stop};
@@ -20,9 +21,15 @@ pub fn run(verb: &DataVerb, global: &Global, out: &Out, stop: &Stop) -> Outcome 
         DataVerb::List => list(out),
         DataVerb::Info { source } => desk.info(source),
         DataVerb::Generate { spec, changes, target } => desk.generate(spec, changes, target),
-        DataVerb::Convert { source, target } => desk.convert(source, target),
+        DataVerb::Convert { source, tables, target } => desk.convert(source, tables, target),
+        DataVerb::Fetch(args) => crate::fetch::run(&desk, args),
         DataVerb::Validate { data, format } => desk.validate(data, format.as_deref()),
     }
+}
+
+/// `lacis info`, which is `lacis data info`.
+pub fn info(source: &Source, global: &Global, out: &Out, stop: &Stop) -> Outcome {
+    Desk::new(global, out, stop)?.info(source)
 }
 
 /// What every verb needs at hand.
@@ -41,6 +48,11 @@ impl<'a> Desk<'a> {
         Ok(Desk { out, stop, threads, folder: machine::data_folder() })
     }
 
+    /// Where public sets are kept.
+    pub fn folder(&self) -> Option<PathBuf> {
+        self.folder.as_ref().map(PathBuf::from)
+    }
+
     pub fn meter(&self, doing: Doing) -> Meter {
         Meter::new(doing, self.out.quiet, self.stop.clone())
     }
@@ -57,11 +69,41 @@ impl<'a> Desk<'a> {
         self.out.detail(format_args!("read {} as {format} in {s:.3} s", source.data));
         let set = changes(&source.changes).apply(set, &job)?;
         drop(meter);
+        Ok(self.noted(set))
+    }
+
+    /// A user's own tables.
+    fn open_tables(
+        &self,
+        edges: PathBuf,
+        args: &OwnTables,
+        source: &Source,
+    ) -> Result<Dataset, Failure> {
+        let meter = self.meter(Doing::Reading);
+        let job = Job { threads: &self.threads, watch: &meter };
+        let tables = Tables {
+            edges,
+            nodes: args.nodes.clone(),
+            source: args.source_col.clone(),
+            target: args.target_col.clone(),
+            weight: args.weight_col.clone(),
+            id: args.id_col.clone(),
+            label: args.label_col.clone(),
+            split: args.split_col.clone(),
+            ignore: args.ignore_cols.clone(),
+        };
+        let set = changes(&source.changes).apply(own::read(&tables, &job)?, &job)?;
+        drop(meter);
+        Ok(self.noted(set))
+    }
+
+    /// Says what the reader did.
+    fn noted(&self, set: Dataset) -> Dataset {
         set.origin()
             .notes
             .iter()
             .for_each(|note| self.out.note(format_args!("{}: {note}", set.name())));
-        Ok(set)
+        set
     }
 
     fn info(&self, source: &Source) -> Outcome {
@@ -83,19 +125,29 @@ impl<'a> Desk<'a> {
             return Err(Error::argument(format!("'{spec}'"), problem).into());
         }
         let source = Source { data: spec.to_owned(), format: None, changes: changes.clone() };
-        self.transfer("data generate", &source, target)
+        let config = json!({ "source": source, "target": target });
+        self.transfer(("data generate", &config), target, || self.open(&source))
     }
 
-    fn convert(&self, source: &Source, target: &Target) -> Outcome {
-        self.transfer("data convert", source, target)
+    fn convert(&self, source: &Source, tables: &OwnTables, target: &Target) -> Outcome {
+        let config = json!({ "source": source, "tables": tables, "target": target });
+        self.transfer(("data convert", &config), target, || match &tables.edges {
+            Some(edges) => self.open_tables(edges.clone(), tables, source),
+            None => self.open(source),
+        })
     }
 
-    fn transfer(&self, command: &str, source: &Source, target: &Target) -> Outcome {
-        self.out.start(command, &json!({ "source": source, "target": target }))?;
+    fn transfer(
+        &self,
+        (command, config): (&str, &serde_json::Value),
+        target: &Target,
+        open: impl FnOnce() -> Result<Dataset, Failure>,
+    ) -> Outcome {
+        self.out.start(command, config)?;
         let existing = if target.overwrite { Existing::Replace } else { Existing::Keep };
         // Better to hear now than after an hour of reading.
         format::check_target(&target.output, target.to.as_deref(), existing)?;
-        let set = self.open(source)?;
+        let set = open()?;
         let lost = format::left_out(&set, &target.output, target.to.as_deref());
         if !lost.is_empty() {
             let lost = lost.join(", ");
@@ -179,6 +231,16 @@ fn list(out: &Out) -> Outcome {
         out.event("set", &json!({ "name": set.name, "about": set.about }))?;
         out.line(format_args!("  {:<15}{}", set.name, set.about))?;
     }
+    out.line("\nPublic sets, by `lacis data fetch NAME`")?;
+    for set in sets::PUBLIC.iter().filter(|set| !set.files.is_empty()) {
+        let (size, source, licence) = (set.size(), set.source, set.licence);
+        out.event(
+            "public",
+            &json!({ "name": set.name, "nodes": set.nodes, "edges": set.edges,
+                     "download": size, "source": source, "licence": licence }),
+        )?;
+        out.line(format_args!("  {:<18}{size:<15}{source}", set.name))?;
+    }
     out.line("\nGenerators, as NAME:KEY=VALUE,…   (500k, 1.2M and 1e6 are numbers too)")?;
     for generator in generate::GENERATORS {
         let keys: Vec<_> = generator
@@ -200,7 +262,8 @@ fn list(out: &Out) -> Outcome {
     for format in format::FORMATS {
         out.event(
             "format",
-            &json!({ "name": format.name, "about": format.about, "writes": format.can_write() }),
+            &json!({ "name": format.name, "about": format.about, "writes": format.can_write(),
+                     "holds": format.holds, "direction": format.direction }),
         )?;
         let write = if format.can_write() { "" } else { "  (read only)" };
         out.line(format_args!("  {:<15}{}{write}", format.name, format.about))?;
@@ -219,6 +282,9 @@ struct Info {
     edges: usize,
     undirected_edges: usize,
     symmetric: bool,
+    /// Which way the edges of this format run.
+    direction: Option<&'static str>,
+    node_ids: bool,
     weighted: bool,
     self_loops: usize,
     isolated: usize,
@@ -260,6 +326,8 @@ impl Info {
             edges: stats.nnz,
             undirected_edges: stats.undirected_edges,
             symmetric: stats.symmetric,
+            direction: format::by_name(&set.origin().format).map(|format| format.direction),
+            node_ids: set.ids().is_some(),
             weighted: stats.weighted,
             self_loops: stats.self_loops,
             isolated: stats.isolated,
@@ -295,6 +363,9 @@ impl Info {
             ),
         }
         row("edges", self.edge_words());
+        if let Some(direction) = self.direction {
+            row("direction", direction.to_owned());
+        }
         let d = &self.degree;
         row(
             "degree",

@@ -3,12 +3,14 @@
 
 mod args;
 mod args_bench;
+mod args_data;
 mod args_train;
 mod bench;
 mod config;
 mod data;
 mod doctor;
 mod explain;
+mod fetch;
 mod machine;
 mod out;
 mod peers;
@@ -65,6 +67,7 @@ fn run(cli: &Cli, out: &Out, stop: &Stop) -> Outcome {
         Some(Verb::Predict(args)) => predict::predict(args, &cli.global, out, stop),
         Some(Verb::Explain(args)) => explain::run(args, &cli.global, out, stop),
         Some(Verb::Data(verb)) => data::run(verb, &cli.global, out, stop),
+        Some(Verb::Info { source }) => data::info(source, &cli.global, out, stop),
         Some(Verb::Tune(args)) => tune::run(args, &cli.global, out, stop),
         Some(Verb::Bench(verb)) => bench::run(verb, &cli.global, out, stop),
         Some(Verb::Doctor) => doctor::run(&cli.global, out),

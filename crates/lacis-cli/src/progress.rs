@@ -56,6 +56,7 @@ enum Show {
 pub enum Doing {
     Reading,
     Checking,
+    Fetching,
     Writing,
     /// Edges drawn by a generator, not bytes.
     Drawing,
@@ -68,6 +69,7 @@ impl Doing {
         match self {
             Doing::Reading => "reading",
             Doing::Checking => "checking",
+            Doing::Fetching => "fetching",
             Doing::Writing => "writing",
             Doing::Drawing => "drawing edges",
             Doing::Measuring => "measuring",

@@ -17,7 +17,9 @@ fn every_written_format_reads_back_as_the_same_graph() {
     let graph = dir.path().join("graph");
     let spec = "sbm:n=300,e=900,classes=3,features=20,seed=4";
     assert_eq!(lacis(&["data", "generate", spec, "-o", text(&graph)]).code, Some(0));
-    for name in ["g.npz", "g.mtx", "g.txt", "g.csv", "g.tsv.gz", "g.mtx.zst", "g.lacis"] {
+    for name in
+        ["g.npz", "g.mtx", "g.txt", "g.csv", "g.tsv.gz", "g.mtx.zst", "g.parquet", "g.lacis"]
+    {
         let (there, back) = (dir.path().join(name), dir.path().join(format!("back-{name}")));
         let to = lacis(&["data", "convert", text(&graph), "-o", text(&there)]);
         assert_eq!(to.code, Some(0), "{name}: {}", to.err);
@@ -190,4 +192,76 @@ fn an_interrupted_convert_cleans_up() {
         Some(130) => assert!(left.is_empty(), "{left:?}"),
         code => assert_eq!((code, left.len()), (Some(0), 1), "{left:?}"),
     }
+}
+
+#[test]
+fn own_tables_become_a_folder_that_keeps_their_ids() {
+    let dir = tempfile::tempdir().unwrap();
+    let put = |name: &str, content: &str| {
+        std::fs::write(dir.path().join(name), content).unwrap();
+        dir.path().join(name)
+    };
+    let edges = put("e.csv", "from,to\nann,bob\nbob,cy\n");
+    let nodes = put("n.csv", "id,age,y,part\nann,3,a,train\nbob,,b,test\ncy,5,,\n");
+    let out = dir.path().join("my/");
+    let tables = ["--edges", text(&edges), "--nodes", text(&nodes), "--id-col", "id"];
+    let columns = ["--label-col", "y", "--split-col", "part", "-o", text(&out)];
+    let ran = lacis(&[&["data", "convert"][..], &tables, &columns].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(ran.err.contains("became the mean"), "{}", ran.err);
+    let info = events(&["info", text(&out), "--json"]).pop().unwrap();
+    assert_eq!((&info["nodes"], &info["edges"]), (&3.into(), &2.into()));
+    assert_eq!(
+        (&info["node_ids"], &info["features"], &info["labelled"]),
+        (&true.into(), &1.into(), &2.into())
+    );
+    assert_eq!(info["direction"], "from source to target, as stored");
+    assert_eq!(info["splits"]["train"], 1);
+    let both = lacis(&["data", "convert", "karate", "--edges", text(&edges), "-o", "x"]);
+    assert_eq!(both.code, Some(2), "{}", both.err);
+    let wrong = ["--label-col", "nothing", "-o", "x"];
+    let ran = lacis(&[&["data", "convert"][..], &tables, &wrong].concat());
+    assert!(ran.err.contains("has no column 'nothing'; it has id, age, y, part"), "{}", ran.err);
+}
+
+#[test]
+fn fetching_without_a_network_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let fetch = |name: &str| {
+        let mirror = ["--mirror", "http://127.0.0.1:1", "--patience", "1"];
+        let mut command = command(&[&["data", "fetch", name][..], &mirror].concat());
+        crate::ran(command.env("LACIS_DATA", dir.path()).output().unwrap())
+    };
+    let ran = fetch("cora");
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.err.contains("no network"), "{}", ran.err);
+    assert!(!dir.path().join("cora").exists());
+    for (name, word) in [("karate", "built in"), ("cara", "did you mean 'cora'"), ("yelp", "Drive")]
+    {
+        let ran = fetch(name);
+        assert!(ran.code == Some(2) && ran.err.contains(word), "{}", ran.err);
+    }
+}
+
+/// A full disk is an error that names it, and leaves what was there.
+#[test]
+fn a_full_disk_is_named() {
+    let full = Path::new("/dev/full");
+    if !full.exists() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("g.txt");
+    std::fs::write(&target, "0 1\n").unwrap();
+    // A limit on the size of files is the nearest that every machine has.
+    let script = "trap '' XFSZ; ulimit -f 8; exec \"$0\" \"$@\"";
+    let args = ["data", "generate", "er:n=20k,e=200k,seed=1", "--overwrite", "-o", text(&target)];
+    let lacis = command(&[]).get_program().to_owned();
+    let mut limited = std::process::Command::new("bash");
+    let output = limited.args(["-c", script]).arg(lacis).args(args).output().unwrap();
+    let ran = crate::ran(output);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.err.contains("cannot write") && ran.err.contains("g.txt"), "{}", ran.err);
+    assert_eq!(std::fs::read_to_string(&target).unwrap(), "0 1\n");
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1);
 }

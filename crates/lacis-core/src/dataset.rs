@@ -1,7 +1,7 @@
 //! [`Dataset`]: a graph, or a collection of graphs, with what people learn from it.
 
 use crate::error::same_size;
-use crate::{Buffer, Csr, Dense, Error, Graph, Result};
+use crate::{Buffer, Csr, Dense, Error, Graph, NodeIds, Result};
 
 /// What is known of each node.
 #[derive(Clone, Debug)]
@@ -233,6 +233,7 @@ pub struct Dataset {
     labels: Option<Labels>,
     splits: Vec<Split>,
     collection: Option<Collection>,
+    ids: Option<NodeIds>,
 }
 
 impl Dataset {
@@ -246,6 +247,7 @@ impl Dataset {
             labels: None,
             splits: Vec::new(),
             collection: None,
+            ids: None,
         }
     }
 
@@ -294,6 +296,16 @@ impl Dataset {
             return Err(Error::argument("collection", problem));
         }
         self.collection = Some(collection);
+        Ok(self)
+    }
+
+    /// Keeps what a user calls the nodes.
+    ///
+    /// # Errors
+    /// When there is not one name per node.
+    pub fn with_ids(mut self, ids: NodeIds) -> Result<Self> {
+        same_size("data set", "number of node ids", self.graph.n_nodes(), ids.len())?;
+        self.ids = Some(ids);
         Ok(self)
     }
 
@@ -351,6 +363,11 @@ impl Dataset {
     /// The graphs, if there are many.
     pub fn collection(&self) -> Option<&Collection> {
         self.collection.as_ref()
+    }
+
+    /// What the user calls the nodes, where that is not their number.
+    pub fn ids(&self) -> Option<&NodeIds> {
+        self.ids.as_ref()
     }
 
     /// How many things have a label: graphs of a collection, else nodes.

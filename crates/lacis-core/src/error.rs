@@ -121,7 +121,7 @@ impl Error {
 
     /// A file problem at a known place.
     pub fn file_at(path: impl AsRef<Path>, place: Place, problem: impl Into<String>) -> Self {
-        Error::File { path: path.as_ref().to_owned(), place, problem: problem.into() }
+        Error::File { path: path.as_ref().to_owned(), place, problem: one_line(problem.into()) }
     }
 
     /// A refusal of the operating system.
@@ -149,6 +149,18 @@ impl Error {
     }
 }
 
+/// What files hold is quoted in messages, line ends and terminal codes too: they are escaped.
+fn one_line(text: String) -> String {
+    if !text.contains(char::is_control) {
+        return text;
+    }
+    let escaped = |c: char| {
+        let kept = (!c.is_control()).then_some(c);
+        kept.into_iter().chain(c.escape_default().filter(move |_| c.is_control()))
+    };
+    text.chars().flat_map(escaped).collect()
+}
+
 /// `Ok` when the two sizes agree, else [`Error::Shape`].
 pub fn same_size(
     op: &'static str,
@@ -157,4 +169,15 @@ pub fn same_size(
     found: usize,
 ) -> Result<()> {
     if expected == found { Ok(()) } else { Err(Error::Shape { op, what, expected, found }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_one_line() {
+        let error = Error::file("a", "found 'x\ny\u{1b}[0m é'");
+        assert_eq!(error.to_string(), "a: found 'x\\ny\\u{1b}[0m é'");
+    }
 }

@@ -39,9 +39,9 @@ struct Heading {
 }
 
 /// Names under which people store sources, targets and weights.
-const SOURCE_NAMES: &[&str] =
+pub(crate) const SOURCE_NAMES: &[&str] =
     &["source", "src", "from", "fromnodeid", "u", "head", "source_id", "id_1", "node1", "node_1"];
-const TARGET_NAMES: &[&str] = &[
+pub(crate) const TARGET_NAMES: &[&str] = &[
     "target",
     "dst",
     "to",
@@ -54,7 +54,7 @@ const TARGET_NAMES: &[&str] = &[
     "node2",
     "node_2",
 ];
-const WEIGHT_NAMES: &[&str] =
+pub(crate) const WEIGHT_NAMES: &[&str] =
     &["weight", "weights", "w", "value", "val", "edge_weight", "rating", "strength"];
 
 /// Where the bytes after a byte-order mark begin.

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use lacis_core::{Error, Result};
 
@@ -57,15 +59,72 @@ impl Input {
     ///
     /// # Errors
     /// When the decompressor cannot be set up.
-    pub fn unpacked(self, path: &Path) -> Result<Box<dyn Read + Send>> {
-        Ok(match self.packing {
-            Packing::Plain => Box::new(self.file),
-            Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(self.file)),
+    pub fn unpacked(self, path: &Path) -> Result<Unpacked> {
+        let consumed = Arc::new(AtomicU64::new(0));
+        let size_bytes = self.size_bytes;
+        let packed = Counted { file: self.file, count: consumed.clone() };
+        let reader: Box<dyn Read + Send> = match self.packing {
+            Packing::Plain => Box::new(packed),
+            Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(packed)),
             Packing::Zstd => {
-                let decoder = zstd::stream::read::Decoder::new(self.file);
+                let decoder = zstd::stream::read::Decoder::new(packed);
                 Box::new(decoder.map_err(|source| Error::io("unpack", path, source))?)
             }
-        })
+        };
+        Ok(Unpacked { reader, consumed, given: 0, size_bytes })
+    }
+}
+
+/// How many times its size a packed file may unpack to, besides the first megabytes. Text of
+/// graphs packs to a tenth, rows of zeros to a hundredth; what is packed to a thousandth is a bomb.
+pub(crate) const MAX_RATIO: u64 = 128;
+/// What any file may unpack to.
+pub(crate) const FREE_BYTES: u64 = 16 << 20;
+
+/// The bytes of a file as they are unpacked: an error where they are too many for its size.
+pub struct Unpacked {
+    reader: Box<dyn Read + Send>,
+    consumed: Arc<AtomicU64>,
+    given: u64,
+    size_bytes: u64,
+}
+
+impl Unpacked {
+    /// How much of the file was read, and its size, for a progress bar.
+    pub fn progress(&self) -> (u64, u64) {
+        (self.consumed.load(Ordering::Relaxed).min(self.size_bytes), self.size_bytes)
+    }
+}
+
+impl Read for Unpacked {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let got = self.reader.read(buffer)?;
+        self.given += got as u64;
+        let consumed = self.consumed.load(Ordering::Relaxed);
+        if self.given > consumed.saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES) {
+            return Err(too_large(MAX_RATIO));
+        }
+        Ok(got)
+    }
+}
+
+/// What is said of a packed file that unpacks to much too much.
+pub(crate) fn too_large(ratio: u64) -> std::io::Error {
+    let problem = format!("it unpacks to more than {ratio} times its size, which is not believed");
+    std::io::Error::new(std::io::ErrorKind::InvalidData, problem)
+}
+
+/// A file that counts what was read of it.
+struct Counted {
+    file: File,
+    count: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let got = self.file.read(buffer)?;
+        self.count.fetch_add(got as u64, Ordering::Relaxed);
+        Ok(got)
     }
 }
 

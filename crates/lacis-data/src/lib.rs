@@ -18,27 +18,48 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod archive;
 mod changes;
 pub mod edges;
+#[cfg(feature = "fetch")]
+pub mod fetch;
 pub mod format;
 pub mod generate;
+mod geom;
+mod gin;
+mod heterophilous;
 pub mod input;
+
 mod job;
+mod lines;
+mod linqs;
 mod map;
+mod mat;
+mod metis;
 pub mod mtx;
+mod musae;
 pub mod native;
 mod note;
 pub mod npy;
 pub mod npz;
+mod numbers;
+mod ogb;
 mod open;
+pub mod own;
+mod parts;
 pub mod pickle;
+mod pieces;
 pub mod planetoid;
+mod reddit;
+mod saint;
 mod scipy;
 pub mod sets;
 pub mod splits;
 pub mod staged;
+pub mod table;
 pub mod text;
 pub mod transform;
+mod tu;
 
 use std::path::Path;
 

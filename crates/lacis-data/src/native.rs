@@ -9,6 +9,7 @@
 //!   features.npy                f32, or features.{row_ptr,cols,values}.npy where they are sparse
 //!   labels.npy                  i32 classes or f32 targets, or labels.{row_ptr,cols}.npy
 //!   split-0.train.npy …         u32, for each split
+//!   ids.text.npy, ids.ends.npy  u8 and u64: what the user calls the nodes, one after another
 //! ```
 //! Every file is plain `.npy`: `numpy.load(…, mmap_mode="r")` opens it. At opening, every byte is
 //! checked against its checksum and every index against its bound.
@@ -21,8 +22,8 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use lacis_core::{
-    Buffer, Collection, Csr, CsrParts, Dataset, Dense, Error, Features, Graph, Labels, Origin,
-    Place, Result, RowPtr, SharedBytes, Split,
+    Buffer, Collection, Csr, CsrParts, Dataset, Dense, Error, Features, Graph, Labels, NodeIds,
+    Origin, Place, Result, RowPtr, SharedBytes, Split,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -58,6 +59,9 @@ struct Body {
     labels: Option<LabelMeta>,
     splits: Vec<String>,
     collection: bool,
+    /// Absent in folders of the first release.
+    #[serde(default)]
+    ids: bool,
     arrays: Vec<ArrayMeta>,
 }
 
@@ -112,7 +116,7 @@ pub fn is_native(folder: &Path) -> bool {
 pub fn is_own_file(name: &str) -> bool {
     let Some(array) = name.strip_suffix(".npy") else { return name == META };
     let kind = array.split(['.', '-']).next().unwrap_or_default();
-    ["adjacency", "features", "labels", "split", "collection"].contains(&kind)
+    ["adjacency", "features", "labels", "split", "collection", "ids"].contains(&kind)
 }
 
 /// Writes a data set into a new folder.
@@ -130,6 +134,7 @@ pub fn write(set: &Dataset, folder: &Path, job: &Job<'_>) -> Result<()> {
         labels: set.labels().map(|labels| writer.labels(labels)).transpose()?,
         splits: writer.splits(set.splits())?,
         collection: writer.collection(set.collection())?,
+        ids: writer.ids(set.ids())?,
         arrays: std::mem::take(&mut writer.arrays),
     };
     let bad = |e: serde_json::Error| Error::io("write", folder, e.into());
@@ -235,6 +240,14 @@ impl Writer<'_> {
         Ok(splits.iter().map(|split| split.name.clone()).collect())
     }
 
+    fn ids(&mut self, ids: Option<&NodeIds>) -> Result<bool> {
+        if let Some(ids) = ids {
+            self.vector("ids.text", ids.text())?;
+            self.vector("ids.ends", ids.ends())?;
+        }
+        Ok(ids.is_some())
+    }
+
     fn collection(&mut self, collection: Option<&Collection>) -> Result<bool> {
         if let Some(collection) = collection {
             self.vector("collection.starts", collection.starts())?;
@@ -304,6 +317,10 @@ impl Reader<'_> {
             let starts = self.take::<u32>("collection.starts")?.to_vec();
             set = set.with_collection(Collection::new(starts)?)?;
         }
+        if body.ids {
+            let ids = NodeIds::new(self.take("ids.text")?, self.take("ids.ends")?)?;
+            set = set.with_ids(ids)?;
+        }
         if let Some(features) = body.features {
             set = set.with_features(self.features(features)?)?;
         }
@@ -356,7 +373,7 @@ impl Reader<'_> {
         for meta in arrays {
             // Names come from the file; only our own become paths.
             let plain = meta.name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
-            let known = ["<u4", "<u8", "<i4", "<f4"].contains(&meta.dtype.as_str());
+            let known = ["|u1", "<u4", "<u8", "<i4", "<f4"].contains(&meta.dtype.as_str());
             if !plain || meta.name.len() > 64 || !known || meta.shape.len() > 2 {
                 let name: String = meta.name.chars().take(64).collect();
                 let problem = format!("lists an array '{}' of no known kind", name.escape_debug());

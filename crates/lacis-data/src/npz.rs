@@ -35,7 +35,13 @@ pub fn member_names(path: &Path) -> Result<Vec<String>> {
 }
 
 type Archive = ZipArchive<BufReader<File>>;
-type Member<'a> = ZipFile<'a, BufReader<File>>;
+/// Ends where the archive says that it does, or a byte later: its checksum is asked for at the end.
+type Member<'a> = std::io::Take<ZipFile<'a, BufReader<File>>>;
+
+/// How many times its size an archive of arrays may unpack to, besides the first megabytes: dense
+/// features that are nearly all zeros pack to a three-hundredth.
+const MAX_RATIO: u128 = 400;
+const FREE_BYTES: u128 = 64 << 20;
 
 /// An open archive of arrays.
 pub struct Npz<'a> {
@@ -100,7 +106,7 @@ impl<'a> Npz<'a> {
         })?;
         let size = member.size();
         let source = source.with_progress(self.done, total);
-        let taken = take(Npy::open(source, member)?)?;
+        let taken = take(Npy::open(source, std::io::Read::take(member, size.saturating_add(1)))?)?;
         self.done = self.done.saturating_add(size);
         Ok(taken)
     }
@@ -187,8 +193,16 @@ impl<'a> Npz<'a> {
 }
 
 fn open_archive(path: &Path) -> Result<Archive> {
-    let file = BufReader::new(open_file(path)?.0);
-    ZipArchive::new(file).map_err(|error| zip_error(path, Place::Whole, error))
+    let (file, size) = open_file(path)?;
+    let file = BufReader::new(file);
+    let archive = ZipArchive::new(file).map_err(|error| zip_error(path, Place::Whole, error))?;
+    let declared = archive.decompressed_size().unwrap_or(0);
+    if declared > u128::from(size) * MAX_RATIO + FREE_BYTES {
+        let problem =
+            format!("{size} bytes declare to unpack to {declared}, which is not believed");
+        return Err(Error::file(path, problem));
+    }
+    Ok(archive)
 }
 
 fn zip_error(path: &Path, place: Place, error: ZipError) -> Error {

@@ -31,7 +31,7 @@ pub fn open(data: &str, job: &Job<'_>) -> Result<Dataset> {
 /// When there is no such thing, or it is damaged.
 pub fn open_with(query: &Query<'_>, job: &Job<'_>) -> Result<Dataset> {
     let (data, path) = (query.data, Path::new(query.data));
-    if path.exists() || query.format.is_some() {
+    if format::exists(path) || query.format.is_some() {
         return format::read(path, query.format, job);
     }
     if generate::is_spec(data) {

@@ -403,7 +403,7 @@ impl Pickle<'_> {
 }
 
 #[cfg(test)]
-#[path = "../tests/pickles/mod.rs"]
+#[path = "../tests/corpus/pickles.rs"]
 pub(crate) mod samples;
 #[cfg(test)]
 mod tests;

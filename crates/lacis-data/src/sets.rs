@@ -1,5 +1,9 @@
 //! The built-in data sets by name, and the public ones that people may ask for.
 
+mod public;
+
+pub use public::PUBLIC;
+
 use lacis_core::{
     Csr, CsrParts, Dataset, Error, Features, Graph, Labels, Origin, Result, RowPtr, Split,
 };
@@ -43,33 +47,45 @@ pub struct Public {
     pub nodes: u64,
     /// Number of edges as published: undirected pairs, or directed edges of a directed graph.
     pub edges: u64,
-    /// Size of the download in megabytes, about; `None` where it is not known.
+    /// Size of the download in megabytes, about, where its files are not listed.
     pub download_mb: Option<u32>,
+    /// Who publishes it, or why it cannot be fetched.
+    pub source: &'static str,
+    /// Under which terms.
+    pub licence: &'static str,
+    /// Its files; none where it cannot be fetched.
+    pub files: Vec<Remote>,
 }
 
-const fn public(name: &'static str, nodes: u64, edges: u64, download_mb: Option<u32>) -> Public {
-    Public { name, nodes, edges, download_mb }
+/// A file to download.
+#[derive(Debug)]
+pub struct Remote {
+    /// What it is called here.
+    pub name: &'static str,
+    /// Where it is.
+    pub url: String,
+    /// Its size: exactly where there is a checksum, else about.
+    pub bytes: u64,
+    /// Its SHA-256, where it is known.
+    pub sha256: Option<&'static str>,
 }
 
-/// Public data sets that are not built in.
-pub static PUBLIC: &[Public] = &[
-    public("cora", 2_708, 5_278, Some(1)),
-    public("citeseer", 3_327, 4_552, Some(1)),
-    public("pubmed", 19_717, 44_324, Some(9)),
-    public("amazon-photo", 7_650, 119_081, Some(17)),
-    public("amazon-computers", 13_752, 245_861, Some(32)),
-    public("coauthor-cs", 18_333, 81_894, Some(13)),
-    public("coauthor-physics", 34_493, 247_962, Some(16)),
-    public("reddit", 232_965, 57_307_946, None),
-    public("flickr", 89_250, 449_878, None),
-    public("yelp", 716_847, 6_977_410, None),
-    public("ppi", 56_944, 818_716, None),
-    public("ogbn-arxiv", 169_343, 1_166_243, Some(80)),
-    public("ogbn-products", 2_449_029, 61_859_140, Some(1_380)),
-    public("ogbn-proteins", 132_534, 39_561_252, Some(220)),
-    public("ogbn-mag", 1_939_743, 21_111_007, Some(400)),
-    public("ogbn-papers100m", 111_059_956, 1_615_685_872, Some(56_000)),
-];
+impl Public {
+    /// Size of the download, about, in words.
+    pub fn size(&self) -> String {
+        let bytes: u64 = self.files.iter().map(|file| file.bytes).sum();
+        let mb = match self.download_mb {
+            Some(mb) => mb.into(),
+            None if bytes == 0 => return "a download of unknown size".to_owned(),
+            None => bytes as f64 / 1e6,
+        };
+        match mb {
+            1000.0.. => format!("about {:.1} GB", mb / 1e3),
+            1.0.. => format!("about {mb:.0} MB"),
+            _ => format!("about {:.0} kB", (mb * 1e3).max(1.0)),
+        }
+    }
+}
 
 /// The built-in data set of this name.
 pub fn find(name: &str) -> Option<&'static Set> {
@@ -98,22 +114,24 @@ pub fn load(name: &str, job: &Job) -> Result<Dataset> {
     }
 }
 
-fn unknown(name: &str) -> Error {
+/// What is said of a name that is no built-in set: how large a public one is and how to get it,
+/// or what was probably meant.
+pub fn unknown(name: &str) -> Error {
     let Some(public) = find_public(name) else {
         let names = SETS.iter().map(|set| set.name);
         let names: Vec<_> = names.chain(PUBLIC.iter().map(|public| public.name)).collect();
         let problem = format!("no such data set; {}", did_you_mean(name, &names));
         return Error::argument(format!("'{name}'"), problem);
     };
-    let size = match public.download_mb {
-        Some(mb) if mb >= 1000 => format!("about {:.1} GB", f64::from(mb) / 1e3),
-        Some(mb) => format!("about {mb} MB"),
-        None => "a download of unknown size".to_owned(),
+    let way = match &public.files[..] {
+        [] => "the path of its files would be right".to_owned(),
+        _ => format!("`lacis data fetch {name}` downloads it, or name the path of its files"),
     };
     let problem = format!(
-        "a public data set ({} nodes, {} edges, {size}) that is not built in; \
-         the path of its files would be right",
-        public.nodes, public.edges
+        "a public data set ({} nodes, {} edges, {}) that is not built in; {way}",
+        public.nodes,
+        public.edges,
+        public.size()
     );
     Error::argument(format!("'{name}'"), problem)
 }

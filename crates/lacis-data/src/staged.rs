@@ -116,7 +116,7 @@ impl Drop for Staged {
 }
 
 /// A number that no other writer has, in this process or another: two must not share a name.
-fn unique() -> u64 {
+pub(crate) fn unique() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::process::id())
 }

@@ -1,23 +1,14 @@
 //! Lines of numbers, read in parallel: what edge lists and MatrixMarket files have in common.
 //!
-//! A plain file is cut into pieces of a few megabytes that several threads read and parse at once;
-//! a compressed one is unpacked in order, and its pieces are parsed as they come. A piece begins
-//! and ends with a line. Memory is bounded by the pieces under way and the entries found so far.
+//! Memory is bounded by the [pieces](crate::pieces) under way and the entries found so far.
 
-use std::fs::File;
-use std::io::Read;
-use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use lacis_core::{Chunk, Coo, Error, Place, Result, Tags};
+use lacis_core::{Chunk, Coo, Result, Tags};
 
 use crate::Job;
-use crate::input::{Input, Packing, read_up_to};
+use crate::pieces::{Piece, Text};
 
-/// About half a million edges, whose sorted run then fills whole huge pages.
-const PIECE_BYTES: usize = 8 << 20;
 /// A line of a few numbers has no reason to be longer.
 const MAX_LINE_BYTES: usize = 1 << 16;
 
@@ -64,209 +55,15 @@ struct Fault {
 /// The first line's, by position, that is not as the layout says.
 pub fn read_entries(path: &Path, start: u64, layout: &Layout, job: &Job<'_>) -> Result<Coo> {
     let tags = if layout.value.is_some() { Tags::Values } else { Tags::Absent };
-    let input = Input::open(path)?;
-    match input.packing {
-        Packing::Plain => read_plain(path, input, start, Coo::new(tags), (layout, job)),
-        _ => read_packed(path, input, start, Coo::new(tags), (layout, job)),
-    }
-}
-
-type Rules<'a> = (&'a Layout, &'a Job<'a>);
-
-fn read_plain(
-    path: &Path,
-    input: Input,
-    start: u64,
-    mut coo: Coo,
-    (layout, job): Rules<'_>,
-) -> Result<Coo> {
-    let (file, size) = (input.file, input.size_bytes);
-    let done = AtomicU64::new(start);
-    let pieces = (start..size).step_by(PIECE_BYTES).collect();
-    coo.extend_with(pieces, job.threads, Vec::new, |bytes, from: u64, chunk| {
-        job.tick(done.load(Ordering::Relaxed), Some(size))?;
-        let to = (from + PIECE_BYTES as u64).min(size);
-        let skip = whole_lines(&file, from..to, from == start, bytes)
-            .map_err(|fault| fault.into_error(path, from))?;
-        parse(&bytes[skip..], layout, chunk).map_err(|fault| {
-            let before = from - u64::from(from > start) + (skip + fault.at) as u64;
-            let line = 1 + count_lines(&file, before).unwrap_or(0);
-            Error::file_at(path, Place::Line(line), fault.problem)
-        })?;
-        job.tick(done.fetch_add(to - from, Ordering::Relaxed) + to - from, Some(size))
+    let mut coo = Coo::new(tags);
+    Text::open(path, start, MAX_LINE_BYTES)?.batches(job, |batch| {
+        coo.extend_with(batch, job.threads, Vec::new, |bytes, piece: Piece<'_>, chunk| {
+            piece.read(bytes, job, |piece, bytes| {
+                parse(bytes, layout, chunk).map_err(|f| piece.problem(bytes, f.at, f.problem))
+            })
+        })
     })?;
     Ok(coo)
-}
-
-/// Why a piece could not be cut out of a file.
-enum CutFault {
-    Io(std::io::Error),
-    LongLine,
-}
-
-impl CutFault {
-    fn into_error(self, path: &Path, offset: u64) -> Error {
-        match self {
-            CutFault::Io(source) => Error::io("read", path, source),
-            CutFault::LongLine => long_line(path, Place::Byte(offset)),
-        }
-    }
-}
-
-fn long_line(path: &Path, place: Place) -> Error {
-    let problem =
-        format!("a line longer than {MAX_LINE_BYTES} bytes; an edge a line would be right");
-    Error::file_at(path, place, problem)
-}
-
-/// Reads the lines that begin in `range`, so that each line is in one piece. Returns how many bytes
-/// come before the first: the end of a line of the piece before.
-fn whole_lines(
-    file: &File,
-    range: Range<u64>,
-    first: bool,
-    bytes: &mut Vec<u8>,
-) -> std::result::Result<usize, CutFault> {
-    // One byte before tells whether a line begins just here.
-    let from = if first { range.start } else { range.start - 1 };
-    bytes.resize((range.end - from) as usize, 0);
-    let got = read_at(file, bytes, from).map_err(CutFault::Io)?;
-    bytes.truncate(got);
-    let line = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1);
-    let skip = if first { 0 } else { line };
-    if skip < bytes.len() && bytes.last() != Some(&b'\n') {
-        let mut rest = vec![0; MAX_LINE_BYTES];
-        let got = read_at(file, &mut rest, range.end).map_err(CutFault::Io)?;
-        match memchr::memchr(b'\n', &rest[..got]) {
-            Some(end) => bytes.extend_from_slice(&rest[..end]),
-            None if got < MAX_LINE_BYTES => bytes.extend_from_slice(&rest[..got]),
-            None => return Err(CutFault::LongLine),
-        }
-    }
-    Ok(skip)
-}
-
-fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> std::io::Result<usize> {
-    let mut got = 0;
-    while got < buffer.len() {
-        match file.read_at(&mut buffer[got..], offset + got as u64) {
-            Ok(0) => break,
-            Ok(more) => got += more,
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(got)
-}
-
-/// How many lines end before `offset`; only asked for to name the place of an error.
-fn count_lines(file: &File, offset: u64) -> std::io::Result<u64> {
-    let (mut lines, mut at) = (0, 0);
-    let mut buffer = vec![0; 1 << 20];
-    while at < offset {
-        let want = buffer.len().min((offset - at) as usize);
-        let got = read_at(file, &mut buffer[..want], at)?;
-        if got == 0 {
-            break;
-        }
-        lines += memchr::memchr_iter(b'\n', &buffer[..got]).count() as u64;
-        at += got as u64;
-    }
-    Ok(lines)
-}
-
-fn read_packed(
-    path: &Path,
-    input: Input,
-    start: u64,
-    mut coo: Coo,
-    (layout, job): Rules<'_>,
-) -> Result<Coo> {
-    let mut pieces =
-        Unpacked { reader: input.unpacked(path)?, carry: Vec::new(), done: 0, line: 1 };
-    pieces.skip(path, start)?;
-    loop {
-        let batch = (0..job.threads.count())
-            .map_while(|_| pieces.next(path).transpose())
-            .collect::<Result<Vec<_>>>()?;
-        if batch.is_empty() {
-            return Ok(coo);
-        }
-        coo.extend(batch, job.threads, |(bytes, first_line): (Vec<u8>, u64), chunk| {
-            parse(&bytes, layout, chunk).map_err(|fault| {
-                let before = memchr::memchr_iter(b'\n', &bytes[..fault.at]).count() as u64;
-                Error::file_at(path, Place::Line(first_line + before), fault.problem)
-            })
-        })?;
-        job.tick(pieces.done, None)?;
-    }
-}
-
-/// Pieces of a text that can only be read in order.
-struct Unpacked {
-    reader: Box<dyn Read + Send>,
-    /// The beginning of a line whose end has not come yet.
-    carry: Vec<u8>,
-    done: u64,
-    line: u64,
-}
-
-impl Unpacked {
-    fn read(&mut self, path: &Path, buffer: &mut [u8]) -> Result<usize> {
-        // A piece at a time, so that an error tells how far the text could be unpacked.
-        const STEP: usize = 1 << 16;
-        let mut got = 0;
-        for part in buffer.chunks_mut(STEP) {
-            let wanted = part.len();
-            let more = read_up_to(&mut self.reader, part).map_err(|source| {
-                let problem = format!("cannot be unpacked: {source}");
-                let place = Place::Part(format!("after unpacked byte {}", self.done));
-                Error::file_at(path, place, problem)
-            })?;
-            self.done += more as u64;
-            got += more;
-            if more < wanted {
-                break;
-            }
-        }
-        Ok(got)
-    }
-
-    fn skip(&mut self, path: &Path, mut bytes: u64) -> Result<()> {
-        let mut buffer = vec![0; 1 << 16];
-        while bytes > 0 {
-            let want = buffer.len().min(bytes as usize);
-            let got = self.read(path, &mut buffer[..want])?;
-            if got == 0 {
-                break;
-            }
-            self.line += memchr::memchr_iter(b'\n', &buffer[..got]).count() as u64;
-            bytes -= got as u64;
-        }
-        Ok(())
-    }
-
-    /// The next lines and the number of the first, or `None` at the end.
-    fn next(&mut self, path: &Path) -> Result<Option<(Vec<u8>, u64)>> {
-        let mut bytes = std::mem::take(&mut self.carry);
-        let kept = bytes.len();
-        bytes.resize(kept + PIECE_BYTES, 0);
-        let got = self.read(path, &mut bytes[kept..])?;
-        bytes.truncate(kept + got);
-        if bytes.is_empty() {
-            return Ok(None);
-        }
-        if got == PIECE_BYTES {
-            let end = memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1);
-            if bytes.len() - end > MAX_LINE_BYTES {
-                return Err(long_line(path, Place::Line(self.line)));
-            }
-            self.carry = bytes.split_off(end);
-        }
-        let first = self.line;
-        self.line += memchr::memchr_iter(b'\n', &bytes).count() as u64;
-        Ok(Some((bytes, first)))
-    }
 }
 
 /// Appends the entries of all lines to the chunk.
@@ -566,7 +363,7 @@ mod tests {
         // Lines of many lengths across several pieces, the last without its end.
         let lines: Vec<String> = (0..2_500_000u32).map(|i| format!("{} {}", i % 1000, i)).collect();
         std::fs::write(&path, lines.join("\n")).unwrap();
-        assert!(std::fs::metadata(&path).unwrap().len() > 3 * PIECE_BYTES as u64);
+        assert!(std::fs::metadata(&path).unwrap().len() > 3 * crate::pieces::PIECE_BYTES as u64);
         let threads = Threads::new(2).unwrap();
         let coo = read_entries(&path, 0, &layout(2), &Job::quiet(&threads)).unwrap();
         let csr: Csr = coo.into_csr(Extent::default(), Repeats::Keep, &threads).unwrap();

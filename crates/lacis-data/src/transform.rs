@@ -102,6 +102,9 @@ fn with_graph(set: &Dataset, graph: Graph) -> Result<Dataset> {
     if let Some(collection) = set.collection() {
         out = out.with_collection(collection.clone())?;
     }
+    if let Some(ids) = set.ids() {
+        out = out.with_ids(ids.clone())?;
+    }
     if let Some(features) = set.features() {
         out = out.with_features(features.clone())?;
     }
@@ -177,6 +180,9 @@ pub fn induced(set: Dataset, nodes: &[u32], job: &Job) -> Result<Dataset> {
     let new_of = renumbering(nodes, set.graph().n_nodes())?;
     let graph = sub_graph(set.graph().adjacency(), nodes, &new_of, job)?;
     let mut out = Dataset::new(set.name(), graph).with_origin(set.origin().clone());
+    if let Some(ids) = set.ids() {
+        out = out.with_ids(nodes.iter().map(|&i| ids.get(i as usize)).collect())?;
+    }
     if let Some(features) = set.features() {
         out = out.with_features(match features {
             Features::Dense(x) => Features::Dense(dense_rows(x, nodes)?),

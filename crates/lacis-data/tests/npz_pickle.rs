@@ -4,37 +4,17 @@ use std::fs;
 use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
 
-use crate::{damage, pickles, quiet, real};
+use crate::corpus::{benchmark_npz, tiny_planetoid};
+use crate::{damage, quiet, real};
 use lacis_core::{Coo, Dataset, Extent, Features, Graph, Labels, Repeats, Threads};
-use lacis_data::npy::Item;
 use lacis_data::{Job, npy, npz, planetoid};
 use proptest::prelude::*;
 use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
-fn member<T: Item>(zip: &mut ZipWriter<Cursor<Vec<u8>>>, name: &str, data: &[T]) {
-    zip.start_file(format!("{name}.npy"), SimpleFileOptions::default()).unwrap();
-    npy::write(zip, &[data.len()], data).unwrap();
-}
-
 fn write_scipy(set: &Dataset, path: &Path, job: &Job) {
     npz::write_scipy(set, fs::File::create(path).unwrap(), path, job).unwrap();
-}
-
-pub fn benchmark_npz() -> Vec<u8> {
-    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
-    for (matrix, n_cols) in [("adj", 3i64), ("attr", 5)] {
-        member(&mut zip, &format!("{matrix}_data"), &[1.0f32, 2.0]);
-        member(&mut zip, &format!("{matrix}_indices"), &[1i32, 2]);
-        member(&mut zip, &format!("{matrix}_indptr"), &[0i32, 2, 2, 2]);
-        member(&mut zip, &format!("{matrix}_shape"), &[3, n_cols]);
-    }
-    member(&mut zip, "labels", &[0i64, 1, 0]);
-    zip.start_file("class_names.npy", SimpleFileOptions::default()).unwrap();
-    npy::write_header(&mut zip, "<U1", &[2]).unwrap();
-    zip.write_all(b"a\0\0\0b\0\0\0").unwrap();
-    zip.finish().unwrap().into_inner()
 }
 
 #[test]
@@ -102,26 +82,6 @@ fn damage_that_checksums_do_not_show_is_an_error_or_another_graph() {
         }
     }
     assert!(answers.iter().all(|count| *count > 0), "{answers:?}");
-}
-
-/// Writes a Planetoid set of four nodes; returns its files.
-pub fn tiny_planetoid(folder: &Path) -> Vec<PathBuf> {
-    let parts = [
-        ("x", pickles::csr([1, 4], &[0, 1], &[3], &[1.0])),
-        ("allx", pickles::csr([2, 4], &[0, 1, 1], &[3], &[1.0])),
-        ("tx", pickles::csr([1, 4], &[0, 2], &[1, 2], &[1.0, 0.5])),
-        ("y", pickles::one_hot(&[1], 2)),
-        ("ally", pickles::one_hot(&[1, 0], 2)),
-        ("ty", pickles::one_hot(&[1], 2)),
-        ("graph", pickles::graph(&[&[1, 3], &[0], &[], &[0]])),
-        ("test.index", b"3\n".to_vec()),
-    ];
-    let write = |(part, bytes): (&str, Vec<u8>)| {
-        let path = folder.join(format!("ind.tiny.{part}"));
-        fs::write(&path, bytes).unwrap();
-        path
-    };
-    parts.into_iter().map(write).collect()
 }
 
 #[test]

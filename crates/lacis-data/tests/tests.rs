@@ -3,9 +3,13 @@
 //! Real data are read where `LACIS_TEST_DATA` names their folder; what is skipped elsewhere is said.
 #![allow(clippy::unwrap_used)]
 
+mod catalogue; // every real set, with its published counts
 mod cora_like; // the built-in set: a GCN learns it as well as Cora
+mod corpus; // a sample of every format
+#[cfg(feature = "fetch")]
+mod fetching; // downloads from servers that stall, truncate, lie and redirect
+mod hostile; // bombs, tricks and lies
 mod npz_pickle; // arrays, archives and pickles
-mod pickles; // pickles made by hand
 mod real_data; // the data sets that everybody uses
 mod samples; // a sample of every format: detected, read back, damaged in every byte
 

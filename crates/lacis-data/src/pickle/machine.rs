@@ -26,6 +26,10 @@ pub fn load<'a>(path: &'a Path, file: &'a [u8]) -> Result<Pickle<'a>> {
     Ok(Pickle { path, file, nodes: machine.nodes, root })
 }
 
+/// How few bytes of a pickle make a list, a tuple or a string with escapes, but for the first ones.
+const MIN_NODE_BYTES: usize = 6;
+const FREE_NODES: usize = 1 << 16;
+
 struct Machine<'a> {
     path: &'a Path,
     file: &'a [u8],
@@ -375,6 +379,10 @@ impl<'a> Machine<'a> {
     }
 
     fn push_node(&mut self, node: Node) -> Result<()> {
+        // A byte can make an empty tuple, which takes a hundred; real ones hold something.
+        if self.nodes.len() > FREE_NODES + self.file.len() / MIN_NODE_BYTES {
+            return Err(self.problem("more lists and tuples than a file of this size can mean"));
+        }
         let item = self.new_node(node);
         self.push(item)
     }

@@ -1,0 +1,275 @@
+//! Parquet: flat columns of numbers, truth values and words; tables of edges read and written.
+//!
+//! Nested columns, INT96 and fixed-length binary are not read. Memory: eight bytes a number.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use lacis_core::{Dataset, Error, Result};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::{ByteArray, DataType, FloatType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+
+use super::{Column, Data, Table};
+use crate::Job;
+use crate::input::{check_count, open_file};
+use crate::npy::Source;
+use crate::own::{self, Tables};
+use crate::parts::{EdgeList, Ways};
+
+/// How many values are decoded at a time.
+const BATCH: usize = 1 << 16;
+/// Rows that a file of some size is believed to hold: runs of the same value take no room.
+const ROWS_PER_BYTE: u64 = 64;
+const FREE_ROWS: u64 = 1 << 20;
+
+/// Reads a table.
+pub(crate) fn read(path: &Path, job: &Job<'_>) -> Result<Table> {
+    // The crate has asserts of its own on damaged files: they are errors here.
+    let read = std::panic::AssertUnwindSafe(|| read_columns(path, job));
+    let outcome = std::panic::catch_unwind(read);
+    outcome
+        .unwrap_or_else(|_| Err(Error::file(path, "is damaged: its pages contradict each other")))
+}
+
+fn read_columns(path: &Path, job: &Job<'_>) -> Result<Table> {
+    let damaged = |e: ParquetError| match e {
+        ParquetError::External(e) => Error::file(path, format!("cannot be read: {e}")),
+        e => Error::file(path, format!("is damaged: {e}")),
+    };
+    let (file, size) = open_file(path)?;
+    let reader = SerializedFileReader::new(file).map_err(damaged)?;
+    let meta = reader.metadata();
+    let rows = meta.row_groups().iter().map(|group| group.num_rows().max(0) as u64).sum::<u64>();
+    if rows > size.saturating_mul(ROWS_PER_BYTE).saturating_add(FREE_ROWS) {
+        let problem = format!("{rows} rows are not believed of {size} bytes");
+        return Err(Error::file(path, problem));
+    }
+    let schema = meta.file_metadata().schema_descr();
+    let mut columns = Vec::new();
+    for (at, described) in schema.columns().iter().enumerate() {
+        let name = described.path().string();
+        if described.max_rep_level() > 0 {
+            let problem = format!("column '{name}' holds lists; numbers or words would be right");
+            return Err(Error::file(path, problem));
+        }
+        let level = described.max_def_level();
+        let mut filled = Filled { numbers: Vec::new(), words: None };
+        for group in 0..reader.num_row_groups() {
+            job.tick((at * reader.num_row_groups() + group) as u64, None)?;
+            let group = reader.get_row_group(group).map_err(damaged)?;
+            let wanted = group.metadata().num_rows().max(0) as usize;
+            let column = group.get_column_reader(at).map_err(damaged)?;
+            let before = filled.len();
+            filled.add(column, level, wanted).map_err(damaged)?;
+            if filled.len() - before != wanted {
+                let problem = format!("column '{name}' has not the {wanted} rows of its group");
+                return Err(Error::file(path, problem));
+            }
+        }
+        columns.push(filled.column(name));
+    }
+    if columns.is_empty() {
+        return Err(Error::file(path, "has no columns"));
+    }
+    Ok(Table { columns })
+}
+
+/// A column under way: numbers, until something comes that they cannot hold.
+struct Filled {
+    numbers: Vec<f64>,
+    words: Option<(Vec<u8>, Vec<u64>)>,
+}
+
+impl Filled {
+    fn len(&self) -> usize {
+        self.words.as_ref().map_or(self.numbers.len(), |(_, ends)| ends.len())
+    }
+
+    fn column(self, name: String) -> Column {
+        let data = match self.words {
+            Some((text, ends)) => Data::Text { text, ends },
+            None => Data::Numbers(self.numbers),
+        };
+        Column { name, data }
+    }
+
+    fn number(&mut self, number: f64) {
+        match &mut self.words {
+            Some((text, ends)) => {
+                if !number.is_nan() {
+                    text.extend_from_slice(number.to_string().as_bytes());
+                }
+                ends.push(text.len() as u64);
+            }
+            None => self.numbers.push(number),
+        }
+    }
+
+    fn word(&mut self, word: Option<&[u8]>) {
+        if self.words.is_none() {
+            let numbers = std::mem::take(&mut self.numbers);
+            self.words = Some((Vec::new(), Vec::new()));
+            numbers.into_iter().for_each(|number| self.number(number));
+        }
+        if let Some((text, ends)) = &mut self.words {
+            text.extend_from_slice(word.unwrap_or_default());
+            ends.push(text.len() as u64);
+        }
+    }
+
+    /// A whole number: as a word where a float cannot hold it.
+    fn whole(&mut self, whole: Option<i64>) {
+        match whole {
+            Some(whole) if whole.unsigned_abs() > 1 << 53 => {
+                self.word(Some(whole.to_string().as_bytes()));
+            }
+            _ => self.number(whole.map_or(f64::NAN, |whole| whole as f64)),
+        }
+    }
+
+    fn add(
+        &mut self,
+        column: ColumnReader,
+        level: i16,
+        rows: usize,
+    ) -> parquet::errors::Result<()> {
+        let nan = f64::NAN;
+        match column {
+            ColumnReader::BoolColumnReader(r) => {
+                each(r, level, rows, |x| self.number(x.map_or(nan, |&x| f64::from(u8::from(x)))))
+            }
+            ColumnReader::Int32ColumnReader(r) => {
+                each(r, level, rows, |x| self.whole(x.map(|&x| i64::from(x))))
+            }
+            ColumnReader::Int64ColumnReader(r) => each(r, level, rows, |x| self.whole(x.copied())),
+            ColumnReader::FloatColumnReader(r) => {
+                each(r, level, rows, |x| self.number(x.map_or(nan, |&x| f64::from(x))))
+            }
+            ColumnReader::DoubleColumnReader(r) => {
+                each(r, level, rows, |x| self.number(x.map_or(nan, |&x| x)))
+            }
+            ColumnReader::ByteArrayColumnReader(r) => {
+                each(r, level, rows, |x| self.word(x.map(ByteArray::data)))
+            }
+            _ => Err(ParquetError::General("a column of a type that is not read".to_owned())),
+        }
+    }
+}
+
+/// Hands over every value of a column, `None` where it is missing.
+fn each<T: DataType>(
+    mut reader: ColumnReaderImpl<T>,
+    level: i16,
+    rows: usize,
+    mut take: impl FnMut(Option<&T::T>),
+) -> parquet::errors::Result<()> {
+    let (mut values, mut levels, mut done) = (Vec::new(), Vec::new(), 0);
+    while done < rows {
+        values.clear();
+        levels.clear();
+        let optional = (level > 0).then_some(&mut levels);
+        let wanted = BATCH.min(rows - done);
+        let (records, _, _) = reader.read_records(wanted, optional, None, &mut values)?;
+        if records == 0 {
+            break;
+        }
+        done += records;
+        if level == 0 {
+            values.iter().for_each(|value| take(Some(value)));
+            continue;
+        }
+        let mut present = values.iter();
+        levels.iter().for_each(|&at| take(if at == level { present.next() } else { None }));
+    }
+    Ok(())
+}
+
+/// Reads a table of edges as a graph: numbers are the nodes' numbers, words their ids.
+pub(crate) fn read_graph(path: &Path, job: &Job<'_>) -> Result<Dataset> {
+    let table = read(path, job)?;
+    let [sources, targets] = ends(&table).ok_or_else(|| {
+        Error::file(path, "has no two columns; 'source' and 'target' would be right")
+    })?;
+    let weight = table.find(crate::edges::WEIGHT_NAMES);
+    if let (Data::Numbers(sources), Data::Numbers(targets), None) =
+        (&sources.data, &targets.data, weight)
+    {
+        let node = |&x: &f64| ((0.0..4e9).contains(&x) && x.fract() == 0.0).then_some(x as u32);
+        let nodes = |xs: &[f64]| xs.iter().map(node).collect::<Option<Vec<u32>>>();
+        if let (Some(sources), Some(targets)) = (nodes(sources), nodes(targets)) {
+            let n = sources.iter().chain(&targets).max().map_or(0, |&largest| largest as usize + 1);
+            if check_count("nodes", n, sources.len()).is_ok() {
+                let edges = EdgeList { sources, targets };
+                let source = Source::file(path, job);
+                let (graph, notes) = edges.graph(n, Ways::Stored, &source, job.threads)?;
+                let origin = lacis_core::Origin { notes, ..Default::default() };
+                return Ok(Dataset::new(crate::stem(path), graph).with_origin(origin));
+            }
+        }
+    }
+    drop(table);
+    own::read(&Tables { edges: path.to_owned(), ..Tables::default() }, job)
+}
+
+fn ends(table: &Table) -> Option<[&Column; 2]> {
+    let named = [crate::edges::SOURCE_NAMES, crate::edges::TARGET_NAMES].map(|n| table.find(n));
+    match named {
+        [Some(source), Some(target)] => Some([source, target]),
+        _ => Some([table.columns.first()?, table.columns.get(1)?]),
+    }
+}
+
+/// Writes the edges as a table of `source`, `target` and, if there are any, `weight`.
+pub(crate) fn write(set: &Dataset, path: &Path, file: File, job: &Job<'_>) -> Result<()> {
+    let refused = |e: ParquetError| Error::io("write", path, std::io::Error::other(e));
+    let a = set.graph().adjacency();
+    let weight = if a.values().is_some() { "required float weight;" } else { "" };
+    let schema =
+        format!("message edges {{ required int64 source; required int64 target; {weight} }}");
+    let schema = Arc::new(parse_message_type(&schema).map_err(refused)?);
+    let properties = WriterProperties::builder()
+        .set_compression(parquet::basic::Compression::ZSTD(Default::default()))
+        .build();
+    let mut writer =
+        SerializedFileWriter::new(file, schema, Arc::new(properties)).map_err(refused)?;
+    // A million edges a group: readers take groups apart.
+    const GROUP: usize = 1 << 20;
+    let mut first_row = 0;
+    for group in (0..a.nnz().max(1)).step_by(GROUP) {
+        job.tick(group as u64, Some(a.nnz() as u64))?;
+        let entries = group..(group + GROUP).min(a.nnz());
+        let mut targets: Vec<i64> = Vec::with_capacity(entries.len());
+        while first_row < a.n_rows() && targets.len() < entries.len() {
+            let row = a.row(first_row);
+            let inside = row.end.min(entries.end).saturating_sub(row.start.max(entries.start));
+            targets.extend(std::iter::repeat_n(first_row as i64, inside));
+            if row.end > entries.end {
+                break;
+            }
+            first_row += 1;
+        }
+        let sources: Vec<i64> = a.cols()[entries.clone()].iter().map(|&j| i64::from(j)).collect();
+        let mut rows = writer.next_row_group().map_err(refused)?;
+        for numbers in [&sources, &targets] {
+            let column = rows.next_column().map_err(refused)?;
+            let mut column = column.expect("the schema has these columns");
+            column.typed::<Int64Type>().write_batch(numbers, None, None).map_err(refused)?;
+            column.close().map_err(refused)?;
+        }
+        if let Some(values) = a.values() {
+            let column = rows.next_column().map_err(refused)?;
+            let mut column = column.expect("the schema has this column");
+            let written = column.typed::<FloatType>().write_batch(&values[entries], None, None);
+            written.map_err(refused)?;
+            column.close().map_err(refused)?;
+        }
+        rows.close().map_err(refused)?;
+    }
+    writer.close().map(drop).map_err(refused)
+}

@@ -1,0 +1,216 @@
+//! Downloads from servers that stall, truncate, lie, redirect and resume.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use lacis_core::{Result, Threads};
+use lacis_data::fetch::{Options, fetch};
+use lacis_data::sets::{Public, Remote};
+use lacis_data::{Job, format};
+
+const TEXT: &str = "0 1\n1 2\n2 3\n";
+const SUM: &str = "554681d70473ff0a507bcf15a30525e74c75790ace5a26e11eb57d9847defe29";
+
+fn set(sha256: Option<&'static str>, bytes: u64) -> Public {
+    let url = "http://unused/".to_owned();
+    Public {
+        name: "little",
+        nodes: 4,
+        edges: 3,
+        download_mb: None,
+        source: "a test",
+        licence: "none",
+        files: vec![Remote { name: "e.txt", url, bytes, sha256 }],
+    }
+}
+
+/// What a server does with request number `n`: the path asked for and where it should begin.
+type Answer = fn(n: usize, path: &str, from: Option<usize>, out: &mut TcpStream);
+
+/// Starts a server; gives its address and how often it was asked.
+fn serve(answer: Answer) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = asked.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut out, counter) = (stream.unwrap(), counter.clone());
+            std::thread::spawn(move || {
+                let mut lines = BufReader::new(out.try_clone().unwrap()).lines();
+                let first = lines.next().unwrap_or(Ok(String::new())).unwrap_or_default();
+                let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
+                let mut from = None;
+                for line in lines.map_while(|line| line.ok()).take_while(|line| !line.is_empty()) {
+                    let line = line.to_lowercase();
+                    if let Some(range) = line.strip_prefix("range: bytes=") {
+                        from = range.split('-').next().and_then(|start| start.parse().ok());
+                    }
+                }
+                answer(counter.fetch_add(1, Ordering::SeqCst), &path, from, &mut out);
+            });
+        }
+    });
+    (address, asked)
+}
+
+fn send(out: &mut TcpStream, status: &str, headers: &str, body: &str) {
+    let _ = write!(out, "HTTP/1.1 {status}\r\n{headers}Connection: close\r\n\r\n{body}");
+    let _ = out.flush();
+}
+
+/// The text from a byte on, honestly.
+fn honest(from: Option<usize>, out: &mut TcpStream) {
+    let start = from.unwrap_or(0);
+    let status = if from.is_some() { "206 Partial Content" } else { "200 OK" };
+    let range = match from {
+        Some(start) => format!("Content-Range: bytes {start}-11/12\r\n"),
+        None => String::new(),
+    };
+    let headers = format!("{range}Content-Length: {}\r\n", TEXT.len() - start);
+    send(out, status, &headers, &TEXT[start..]);
+}
+
+fn get(set: &Public, address: &str, folder: &Path) -> Result<std::path::PathBuf> {
+    let patience = Duration::from_millis(300);
+    let options = Options { mirror: Some(address.to_owned()), patience, tries: 2 };
+    let begun = Instant::now();
+    let got = fetch(set, folder, &options, &Job::quiet(&Threads::one()));
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    got
+}
+
+fn left(folder: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name());
+    let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    names.into_iter().filter(|name| !name.ends_with(".lock")).collect()
+}
+
+#[test]
+fn a_set_is_fetched_once_and_opens() {
+    let (address, asked) = serve(|_, _, from, out| honest(from, out));
+    let dir = tempfile::tempdir().unwrap();
+    let path = get(&set(None, 10), &address, dir.path()).unwrap();
+    assert_eq!(left(dir.path()), ["little"]);
+    let graph = format::read(&path, None, &Job::quiet(&Threads::one())).unwrap();
+    assert_eq!(graph.graph().n_edges(), 3);
+    get(&set(None, 10), &address, dir.path()).unwrap();
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_truncated_download_is_resumed() {
+    let (address, asked) = serve(|n, _, from, out| match n {
+        0 => send(out, "200 OK", "Content-Length: 12\r\n", &TEXT[..5]),
+        _ => honest(from, out),
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let path = get(&set(None, 12), &address, dir.path()).unwrap();
+    assert_eq!(std::fs::read_to_string(path.join("e.txt")).unwrap(), TEXT);
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn a_later_fetch_goes_on_where_an_earlier_one_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let (broken, _) = serve(|n, _, _, out| match n {
+        0 => send(out, "200 OK", "Content-Length: 12\r\n", &TEXT[..5]),
+        _ => send(out, "503 Busy", "Content-Length: 0\r\n", ""),
+    });
+    let error = get(&set(None, 12), &broken, dir.path()).unwrap_err().to_string();
+    assert!(error.contains("503"), "{error}");
+    assert_eq!(left(dir.path()), [".little.partial"]);
+    let (whole, _) = serve(|_, _, from, out| {
+        assert_eq!(from, Some(5), "the first bytes are there already");
+        honest(from, out);
+    });
+    let path = get(&set(None, 12), &whole, dir.path()).unwrap();
+    assert_eq!(std::fs::read_to_string(path.join("e.txt")).unwrap(), TEXT);
+    assert_eq!(left(dir.path()), ["little"]);
+}
+
+#[test]
+fn servers_that_cannot_resume_send_everything_again() {
+    let (address, _) = serve(|n, _, _, out| match n {
+        0 => send(out, "200 OK", "Content-Length: 12\r\n", &TEXT[..5]),
+        // One that begins elsewhere than asked, then one that ignores the range.
+        1 => {
+            send(out, "206 Partial", "Content-Range: bytes 0-11/12\r\nContent-Length: 12\r\n", TEXT)
+        }
+        _ => honest(None, out),
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let path = get(&set(None, 12), &address, dir.path()).unwrap();
+    assert_eq!(std::fs::read_to_string(path.join("e.txt")).unwrap(), TEXT);
+}
+
+#[test]
+fn a_server_that_stalls_is_given_up() {
+    for before in [false, true] {
+        let (address, _) = match before {
+            true => serve(|_, _, _, _| std::thread::sleep(Duration::from_secs(20))),
+            false => serve(|_, _, _, out| {
+                send(out, "200 OK", "Content-Length: 12\r\n", "");
+                std::thread::sleep(Duration::from_secs(20));
+            }),
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let error = get(&set(None, 12), &address, dir.path()).unwrap_err().to_string();
+        assert!(error.contains("cannot fetch http"), "{error}");
+        assert_eq!(left(dir.path()), [".little.partial"]);
+    }
+}
+
+#[test]
+fn redirects_are_followed_but_not_for_ever() {
+    let (address, _) = serve(|_, path, from, out| match path {
+        "/e.txt" => send(out, "302 Found", "Location: /real\r\nContent-Length: 0\r\n", ""),
+        _ => honest(from, out),
+    });
+    let dir = tempfile::tempdir().unwrap();
+    assert!(get(&set(None, 12), &address, dir.path()).is_ok());
+    let (circle, asked) = serve(|_, _, _, out| {
+        send(out, "302 Found", "Location: /e.txt\r\nContent-Length: 0\r\n", "");
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let error = get(&set(None, 12), &circle, dir.path()).unwrap_err().to_string();
+    assert!(error.contains("redirect"), "{error}");
+    assert!(asked.load(Ordering::SeqCst) < 20);
+}
+
+#[test]
+fn wrong_bytes_are_refused_and_not_kept() {
+    let wrong = "0".repeat(64);
+    let wrong: &'static str = Box::leak(wrong.into_boxed_str());
+    let (address, _) = serve(|_, _, from, out| honest(from, out));
+    let dir = tempfile::tempdir().unwrap();
+    let error = get(&set(Some(wrong), 12), &address, dir.path()).unwrap_err().to_string();
+    assert!(error.contains("checksum"), "{error}");
+    assert!(left(&dir.path().join(".little.partial")).is_empty());
+    // A size that is not the known one is refused before anything comes.
+    let error = get(&set(Some(SUM), 99), &address, dir.path()).unwrap_err().to_string();
+    assert!(error.contains("99 are known"), "{error}");
+    // One that is not declared, and does not end.
+    let (endless, _) = serve(|_, _, _, out| {
+        send(out, "200 OK", "", "");
+        while out.write_all(&[b'1'; 1 << 12]).is_ok() {}
+    });
+    let error = get(&set(Some(SUM), 12), &endless, dir.path()).unwrap_err().to_string();
+    assert!(error.contains("more than the 12 bytes"), "{error}");
+    let (none, _) = serve(|_, _, _, out| send(out, "404 None", "Content-Length: 0\r\n", ""));
+    let error = get(&set(None, 12), &none, dir.path()).unwrap_err().to_string();
+    assert!(error.contains("404"), "{error}");
+}
+
+#[test]
+fn no_network_is_said_to_be_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let error = get(&set(None, 12), &format!("http://{closed}"), dir.path()).unwrap_err();
+    assert!(error.to_string().contains("no network"), "{error}");
+}
