@@ -98,7 +98,8 @@ pub struct Learning {
     #[arg(long, value_name = "F", default_value_t = 5e-4)]
     pub weight_decay: f64,
     /// adam, adamw or sgd
-    #[arg(long, value_name = "NAME", default_value = "adam", value_parser = ["adam", "adamw", "sgd"])]
+    #[arg(long, value_name = "NAME", default_value = "adam")]
+    #[arg(value_parser = ["adam", "adamw", "sgd"])]
     pub optimizer: String,
     /// Momentum of sgd
     #[arg(long, value_name = "F", default_value_t = 0.0)]

@@ -210,7 +210,11 @@ impl Rows<'_> {
                     numbers.iter().map(f32::to_string).collect::<Vec<_>>().join(",")
                 }
             };
-            let _ = writeln!(text, "{node},{body}");
+            let name = match self.set.ids() {
+                Some(ids) => quoted(ids.get(node as usize)),
+                None => node.to_string(),
+            };
+            let _ = writeln!(text, "{name},{body}");
         }
         text
     }

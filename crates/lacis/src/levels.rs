@@ -5,10 +5,11 @@
 //! those that the next one gathers from: every row that is not there could not have been seen.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, OnceLock};
 
 use lacis_core::{
-    Buffer, Csr, CsrParts, Dense, Error, Features, Graph, Result, RowPtr, SelfLoops, Threads,
+    Buffer, Csr, CsrParts, Dense, Features, Graph, Result, RowPtr, SelfLoops, Threads,
 };
 use lacis_plan::op::{Adjacency, Graph as Treatment, Loops};
 use lacis_plan::plan::{Operator, Place, Plan};
@@ -109,67 +110,12 @@ impl Levels {
         let (matrices, degrees) = needs(plan);
         let mut treated: HashMap<Treatment, Treated> = HashMap::new();
         for need in &matrices {
-            if !treated.contains_key(&need.adjacency.graph) {
-                treated.insert(need.adjacency.graph, treat(asked.graph, need.adjacency.graph)?);
-            }
-            levels.add_matrix(need, &treated[&need.adjacency.graph], &reached, threads)?;
+            let of = treated_as(&mut treated, asked.graph, need.adjacency.graph)?;
+            levels.add_matrix(need, of, &reached, threads)?;
         }
         for key in degrees {
-            if !treated.contains_key(&key.0) {
-                treated.insert(key.0, treat(asked.graph, key.0)?);
-            }
-            levels.add_degrees(key, &treated[&key.0], &reached);
-        }
-        Ok(levels)
-    }
-
-    /// Of blocks that a sampler made: `blocks[l]` goes from level `l` to level `l + 1`.
-    ///
-    /// # Errors
-    /// When a block cannot have loops.
-    pub fn of_blocks(
-        blocks: &[Csr],
-        (features, nodes): (Arc<Features>, Arc<Vec<u32>>),
-        plan: &Plan,
-        threads: &Threads,
-    ) -> Result<Self> {
-        let mut counts: Vec<usize> = blocks.iter().map(Csr::n_cols).collect();
-        counts.extend(blocks.last().map(Csr::n_rows));
-        let mut levels = Levels {
-            nodes: counts,
-            entries: blocks.iter().map(Csr::nnz).collect(),
-            order: Some(nodes),
-            matrices: HashMap::new(),
-            degrees: HashMap::new(),
-            edges: HashMap::new(),
-            features,
-            turned: Arc::default(),
-            symmetric: false,
-            weighted: blocks.first().is_some_and(|block| block.values().is_some()),
-        };
-        let (matrices, degrees) = needs(plan);
-        for need in &matrices {
-            let own = Adjacency { transposed: false, ..need.adjacency };
-            let block = &blocks[own.level as usize];
-            if !levels.matrices.contains_key(&own) {
-                let treated = with_loops(block.clone(), own.graph)?;
-                levels.matrices.insert(own, Arc::new(treated));
-            }
-            if need.adjacency.transposed {
-                let turned = levels.matrices[&own].transpose(threads);
-                levels.matrices.insert(need.adjacency, Arc::new(turned));
-            }
-        }
-        for (graph, level, half_power) in degrees {
-            // Degrees of the sampled graph: a node's edges are those of the block that has it as
-            // a target; nodes that are targets nowhere have none but their loop.
-            let widest = with_loops(blocks[0].clone(), graph)?;
-            let mut sums = widest.row_sums();
-            let loops = if graph.has_loops() { 1.0 } else { 0.0 };
-            sums.resize(levels.nodes[0], loops);
-            sums.truncate(levels.nodes[level as usize]);
-            let powers = sums.into_iter().map(|sum| power(sum, half_power)).collect();
-            levels.degrees.insert((graph, level, half_power), Arc::new(powers));
+            let of = treated_as(&mut treated, asked.graph, key.0)?;
+            levels.add_degrees(key, of, &reached);
         }
         Ok(levels)
     }
@@ -348,6 +294,18 @@ fn needs(plan: &Plan) -> (Vec<Need>, Vec<DegreeKey>) {
     (matrices, degrees)
 }
 
+/// A treatment of the graph, made once.
+fn treated_as<'t>(
+    all: &'t mut HashMap<Treatment, Treated>,
+    graph: &Graph,
+    treatment: Treatment,
+) -> Result<&'t Treated> {
+    Ok(match all.entry(treatment) {
+        Entry::Occupied(entry) => entry.into_mut(),
+        Entry::Vacant(entry) => entry.insert(treat(graph, treatment)?),
+    })
+}
+
 fn treat(graph: &Graph, treatment: Treatment) -> Result<Treated> {
     let adjacency = graph.adjacency();
     let as_is = treatment.loops == Loops::AsStored
@@ -361,7 +319,7 @@ fn treat(graph: &Graph, treatment: Treatment) -> Result<Treated> {
     Ok(Treated { sums: matrix.row_sums(), matrix })
 }
 
-/// A matrix, square or with its targets first among its sources, with loops as asked.
+/// A square matrix with loops as asked.
 fn with_loops(matrix: Csr, treatment: Treatment) -> Result<Csr> {
     let matrix = matrix.without_order();
     let matrix = if treatment.weighted { matrix } else { matrix.with_values(None)? };
@@ -371,42 +329,7 @@ fn with_loops(matrix: Csr, treatment: Treatment) -> Result<Csr> {
         Loops::Renewed => SelfLoops::Set(1.0),
         Loops::Removed => SelfLoops::Remove,
     };
-    if matrix.n_rows() == matrix.n_cols() {
-        return matrix.with_self_loops(loops);
-    }
-    // Loops of a block: as of the square matrix whose other rows are empty.
-    let (n_rows, n_cols) = (matrix.n_rows(), matrix.n_cols());
-    if n_rows > n_cols {
-        let problem = format!("{n_rows} targets cannot be among {n_cols} sources");
-        return Err(Error::argument("block", problem));
-    }
-    top(&padded(&matrix).with_self_loops(loops)?, n_rows)
-}
-
-/// Empty rows below, until the matrix is square.
-fn padded(matrix: &Csr) -> Csr {
-    let parts = matrix.parts().clone();
-    let mut ptr = parts.row_ptr.to_vec();
-    let end = ptr.last().copied().unwrap_or(0);
-    ptr.resize(parts.n_cols + 1, end);
-    let row_ptr = RowPtr::Wide(ptr.into());
-    Csr::new(CsrParts { row_ptr, ..parts }, &Threads::one())
-        .expect("rows without entries are valid")
-}
-
-/// The first rows.
-fn top(matrix: &Csr, n_rows: usize) -> Result<Csr> {
-    let view = matrix.view();
-    let end = view.span(0..n_rows).end;
-    let ptr: Vec<u64> = (0..=n_rows).map(|i| matrix.row_ptr().at(i) as u64).collect();
-    let parts = CsrParts {
-        n_cols: matrix.n_cols(),
-        row_ptr: RowPtr::Wide(ptr.into()),
-        cols: Buffer::copied(&view.cols[..end]),
-        values: view.values.map(|values| Buffer::copied(&values[..end])),
-        order: None,
-    };
-    Csr::new(parts, &Threads::one())
+    matrix.with_self_loops(loops)
 }
 
 /// Rows of features in another order.

@@ -1,6 +1,6 @@
 //! The backward pass: chains of gradients bracketed again, and masks that need not be drawn twice.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::compose::factors;
 use crate::expr::{Expr, Kind, mul};
@@ -16,30 +16,12 @@ pub fn without_masks(goal: Goal) -> Goal {
     let Some(loss) = &goal.loss else { return goal };
     let forward: HashSet<u128> =
         Expr::sorted(std::slice::from_ref(loss)).iter().map(Expr::id).collect();
-    let rewrite = |expr: &Expr| {
-        let (Op::MapGrad(Function::Relu), [y, g]) = (expr.op(), expr.args()) else { return None };
-        let (Op::Dropout { p, .. }, [inner]) = (g.op(), g.args()) else { return None };
-        let dropped = Expr::new(g.op().clone(), vec![y.clone()]);
-        let kept = ((1.0 - p.get()) * SHARES).round();
-        (forward.contains(&dropped.id()) && kept > 0.0).then(|| {
-            let g = inner.scaled(SHARES / kept);
-            (dropped, g)
-        })
-    };
-    // From the loss on, so that what is inside a rewritten gradient is rewritten too.
     map_exprs(goal, &|root| {
-        let mut made: std::collections::HashMap<u128, Expr> = std::collections::HashMap::new();
+        let mut made: HashMap<u128, Expr> = HashMap::new();
         for expr in Expr::sorted(std::slice::from_ref(root)) {
             let args: Vec<Expr> = expr.args().iter().map(|a| made[&a.id()].clone()).collect();
-            let new = match rewrite(&expr) {
-                Some((dropped, _)) => {
-                    let (Op::Dropout { p, .. }, [_]) = (args[1].op(), args[1].args()) else {
-                        unreachable!("a dropout stays one when its argument is replaced")
-                    };
-                    let kept = ((1.0 - p.get()) * SHARES).round();
-                    let g = args[1].args()[0].scaled(SHARES / kept);
-                    Expr::new(Op::MapGrad(Function::Relu), vec![dropped, g])
-                }
+            let new = match sign_saved(&expr, &args, &forward) {
+                Some(new) => new,
                 None if args == expr.args() => expr.clone(),
                 None => crate::expr::rebuilt(expr.op(), args),
             };
@@ -47,6 +29,17 @@ pub fn without_masks(goal: Goal) -> Goal {
         }
         made[&root.id()].clone()
     })
+}
+
+/// The gradient through a relu and the dropout after it, where the dropped result is there; `args`
+/// are the expression's arguments as they were rewritten.
+fn sign_saved(expr: &Expr, args: &[Expr], forward: &HashSet<u128>) -> Option<Expr> {
+    let (Op::MapGrad(Function::Relu), [y, _]) = (expr.op(), expr.args()) else { return None };
+    let (Op::Dropout { p, .. }, [g]) = (args[1].op(), args[1].args()) else { return None };
+    let dropped = Expr::new(args[1].op().clone(), vec![y.clone()]);
+    let kept = ((1.0 - p.get()) * SHARES).round();
+    (forward.contains(&dropped.id()) && kept > 0.0)
+        .then(|| Expr::new(Op::MapGrad(Function::Relu), vec![dropped, g.scaled(SHARES / kept)]))
 }
 
 fn map_exprs(goal: Goal, f: &dyn Fn(&Expr) -> Expr) -> Goal {
