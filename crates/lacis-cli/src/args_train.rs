@@ -92,17 +92,17 @@ pub struct Learning {
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub epochs: usize,
     /// Learning rate
-    #[arg(long, value_name = "F", default_value_t = 0.01)]
+    #[arg(long, value_name = "F", default_value_t = 0.01, allow_negative_numbers = true)]
     pub lr: f64,
     /// L2 penalty (adam, sgd), or decay of weights (adamw)
-    #[arg(long, value_name = "F", default_value_t = 5e-4)]
+    #[arg(long, value_name = "F", default_value_t = 5e-4, allow_negative_numbers = true)]
     pub weight_decay: f64,
     /// adam, adamw or sgd
     #[arg(long, value_name = "NAME", default_value = "adam")]
     #[arg(value_parser = ["adam", "adamw", "sgd"])]
     pub optimizer: String,
     /// Momentum of sgd
-    #[arg(long, value_name = "F", default_value_t = 0.0)]
+    #[arg(long, value_name = "F", default_value_t = 0.0, allow_negative_numbers = true)]
     pub momentum: f64,
     /// Stop when validation has not improved for so many epochs
     #[arg(long, value_name = "N")]

@@ -2,8 +2,10 @@
 //!
 //! A file has the names of the flags; what is typed wins over what a file says.
 
+use std::ffi::OsString;
 use std::path::Path;
 
+use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches};
 use lacis::{Error, Result};
 use serde_json::Value;
@@ -56,7 +58,16 @@ fn parsed(text: &str, path: &Path) -> Result<Table> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn expanded(typed: Vec<String>) -> Result<Vec<String>> {
+pub fn expanded(typed: Vec<OsString>) -> Result<Vec<OsString>> {
+    let words: Option<Vec<String>> = typed.iter().map(|w| w.to_str().map(str::to_owned)).collect();
+    // A path that is no text is nothing to put a configuration beside.
+    match words {
+        Some(words) => Ok(expanded_words(words)?.into_iter().map(OsString::from).collect()),
+        None => Ok(typed),
+    }
+}
+
+fn expanded_words(typed: Vec<String>) -> Result<Vec<String>> {
     let at = typed.iter().position(|arg| arg == "--config" || arg.starts_with("--config="));
     let Some(at) = at else { return Ok(typed) };
     let mut rest = typed.clone();
@@ -72,22 +83,31 @@ pub fn expanded(typed: Vec<String>) -> Result<Vec<String>> {
         }
     };
     let table = read(path.as_ref())?;
-    let given = |flag: &str| {
-        let name = flag.split('=').next().unwrap_or(flag);
-        rest.iter().any(|arg| arg == name || arg.starts_with(&format!("{name}=")))
-    };
-    let flags = flags_of(&table, path.as_ref())?;
-    let missing: Vec<String> = flags.into_iter().filter(|flag| !given(flag)).collect();
     if rest.len() < 2
         && let Some(toml::Value::String(command)) = table.get("command")
     {
         rest.push(command.clone());
     }
-    let has_data = rest.iter().skip(2).any(|arg| !arg.starts_with('-'));
-    if let (Some(toml::Value::String(data)), false) = (table.get("data"), has_data) {
+    // What was typed is asked of the parser itself: a word may be a value or the data.
+    let matches = Cli::command().ignore_errors(true).try_get_matches_from(&rest).ok();
+    let mut innermost = matches.as_ref();
+    while let Some((_, inner)) = innermost.and_then(|matches| matches.subcommand()) {
+        innermost = Some(inner);
+    }
+    let typed = |key: &str| {
+        let id = key.replace('-', "_");
+        let source = innermost.and_then(|of| match of.try_contains_id(&id) {
+            Ok(_) => of.value_source(&id),
+            Err(_) => None,
+        });
+        source == Some(ValueSource::CommandLine)
+    };
+    if let (Some(toml::Value::String(data)), false) = (table.get("data"), typed("data")) {
         rest.push(data.clone());
     }
-    rest.extend(missing);
+    let mut missing = table.clone();
+    missing.retain(|key, _| !typed(key));
+    rest.extend(flags_of(&missing, path.as_ref())?);
     Ok(rest)
 }
 
@@ -155,7 +175,8 @@ pub fn train_from(text: &str, folder: &Path) -> Result<Train> {
 pub fn same_as_typed(kept: &Train) -> Result<()> {
     let mut own = Table::new();
     flatten(&super::train::config(kept), &mut own);
-    let typed: Vec<String> = std::env::args().collect();
+    let typed: Vec<String> =
+        std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
     let mut typed = typed.iter().skip(1).peekable();
     while let Some(arg) = typed.next() {
         let Some(name) = arg.strip_prefix("--") else { continue };

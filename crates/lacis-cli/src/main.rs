@@ -31,7 +31,7 @@ use out::{Failure, Out, Outcome};
 use progress::Stop;
 
 fn main() -> ExitCode {
-    let typed = match config::expanded(std::env::args().collect()) {
+    let typed = match config::expanded(std::env::args_os().collect()) {
         Ok(typed) => typed,
         Err(error) => {
             Out { json: false, quiet: false, verbose: false }.error(&error);
