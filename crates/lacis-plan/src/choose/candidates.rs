@@ -10,8 +10,8 @@ use crate::op::Op;
 use crate::rules::{forms, inner_nodes};
 
 /// Most forms that the rules may give of one layer, and most ways to combine chains of one form.
-const MOST_FORMS: usize = 12;
-const MOST_COMBINED: usize = 8;
+const MOST_FORMS: usize = 16;
+const MOST_COMBINED: usize = 16;
 /// Factors from which on a chain's sparse factors are not bracketed one by one.
 const LONG: usize = 8;
 
