@@ -127,7 +127,7 @@ pub struct Running {
     /// Train this often, with seed, seed + 1, …
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub runs: u64,
-    /// The folder of the run [default: runs/<data>-<model>-<k>]
+    /// The folder of the run [default: runs/DATA-MODEL-K]
     #[arg(long, value_name = "DIR")]
     #[serde(serialize_with = "as_optional_text")]
     pub out: Option<PathBuf>,

@@ -1,6 +1,6 @@
 //! Lines of numbers, read in parallel: what edge lists and MatrixMarket files have in common.
 //!
-//! Memory is bounded by the [pieces](crate::pieces) under way and the entries found so far.
+//! Memory is bounded by the pieces under way and the entries found so far.
 
 use std::path::Path;
 
