@@ -59,13 +59,20 @@ def main():
                                  "best": best})
                 worst = max(ratio for ratio, *_ in found)
                 print(f"{name:12} {model:6} {widths[0]:4} -> {widths[1]:4}  {worst:.3f}", flush=True)
-    choices = [row for row in rows if row["candidates"] > 1]
+                save(record, rows)
+    mean, worst = save(record, rows)
+    print(f"geometric mean {mean:.3f}, worst {worst['ratio']:.3f} "
+          f"({worst['graph']} {worst['model']} {worst['widths']} layer {worst['layer']})")
+
+
+def save(record, rows):
+    """What has been measured so far: an interrupted run loses nothing."""
+    choices = [row for row in rows if row["candidates"] > 1] or rows
     mean = math.exp(sum(math.log(row["ratio"]) for row in choices) / len(choices))
     worst = max(choices, key=lambda row: row["ratio"])
-    print(f"{len(choices)} choices: geometric mean {mean:.3f}, worst {worst['ratio']:.3f} "
-          f"({worst['graph']} {worst['model']} {worst['widths']} layer {worst['layer']})")
     with open(record, "w") as file:
         json.dump({"mean": mean, "worst": worst["ratio"], "choices": rows}, file, indent=1)
+    return mean, worst
 
 
 main()
