@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::args::{Changes, as_optional_text};
 
 pub const TUNE_HELP: &str = "\
-The profile holds the speed of memory and of every kernel; benchmarks choose kernels by it.
+The profile holds the speed of memory and of every kernel; plans and benchmarks choose by it.
 
 Try:  lacis tune --quick                          half a minute
       lacis tune --list                           kernels, choices and why

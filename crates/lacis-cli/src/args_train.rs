@@ -175,9 +175,6 @@ pub struct Explain {
     pub learning: Learning,
     #[command(flatten)]
     pub planning: Planning,
-    /// Forward passes only
-    #[arg(long)]
-    pub inference: bool,
     /// Add measured times of every kept candidate; the choice stays
     #[arg(long)]
     pub measure: bool,

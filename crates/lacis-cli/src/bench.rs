@@ -328,7 +328,7 @@ impl Bench<'_> {
     fn record(&self, staged: Staged, path: &Path, global: &Global) -> Outcome {
         let record = json!({
             "schema": 1, "version": env!("CARGO_PKG_VERSION"), "command": "bench ops",
-            "machine": Machine::look(global)?, "cpu": this_machine(),
+            "machine": Machine::for_record(global)?, "cpu": this_machine(),
             "tables": tables_version(), "peers": self.peers.versions(), "args": self.args,
             "lines": self.lines,
         });

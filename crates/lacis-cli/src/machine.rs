@@ -7,6 +7,7 @@ use lacis::machine::this_machine;
 use lacis::tune::file::{Found, load};
 use lacis::{Error, Result, Threads};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::args::Global;
 
@@ -101,6 +102,16 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// What a record may say of it: nothing of who measured, or where their files are.
+    pub fn for_record(global: &Global) -> Result<Value> {
+        let mut machine = json!(Machine::look(global)?);
+        if let Some(fields) = machine.as_object_mut() {
+            fields.remove("data_folder");
+            fields.remove("machine_profile");
+        }
+        Ok(machine)
+    }
+
     pub fn look(global: &Global) -> Result<Self> {
         Ok(Machine {
             version: env!("CARGO_PKG_VERSION"),

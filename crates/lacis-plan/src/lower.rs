@@ -254,29 +254,33 @@ fn turned(order: &[Expr], roots: &[Expr]) -> HashSet<u128> {
     dense.map(Expr::id).collect()
 }
 
-/// The layer that each expression belongs to: its barrier's, or that of what it is computed from.
+/// The layer that each expression belongs to: forward, that of the barrier around it; backward, that
+/// of the gradient it is computed from.
 fn layers(order: &[Expr]) -> HashMap<u128, u16> {
     let mut of: HashMap<u128, u16> = HashMap::new();
     for expr in order.iter().rev() {
         let inherited = match expr.op() {
-            Op::Layer(layer) | Op::LayerGrad(layer) => Some(*layer),
+            Op::Layer(layer) => Some(*layer),
             _ => of.get(&expr.id()).copied(),
         };
         let Some(layer) = inherited else { continue };
         of.insert(expr.id(), layer);
-        if !matches!(expr.op(), Op::Map(_) | Op::Dropout { .. } | Op::LossGrad(_)) {
+        if !matches!(expr.op(), Op::Map(_) | Op::Dropout { .. }) {
             for arg in expr.args() {
                 of.entry(arg.id()).or_insert(layer);
             }
         }
     }
-    // The backward pass: a gradient's chain begins with what came into the barrier.
+    let mut backward: HashMap<u128, u16> = HashMap::new();
     for expr in order {
-        if !of.contains_key(&expr.id())
-            && let Some(layer) = expr.args().iter().find_map(|arg| of.get(&arg.id()).copied())
-        {
-            of.insert(expr.id(), layer);
+        let layer = match expr.op() {
+            Op::LayerGrad(layer) => Some(*layer),
+            _ => expr.args().iter().find_map(|arg| backward.get(&arg.id()).copied()),
+        };
+        if let Some(layer) = layer {
+            backward.insert(expr.id(), layer);
         }
     }
+    of.extend(backward);
     of
 }

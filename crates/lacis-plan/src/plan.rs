@@ -193,8 +193,6 @@ pub enum Operator {
         /// Where.
         from: usize,
     },
-    /// `(x)`: copied.
-    Copy,
     /// `(x, γ, β)`.
     Norm {
         /// How.

@@ -228,7 +228,7 @@ impl Machine<'_> {
             (Operator::Transpose, [x]) => transposed(x),
             (Operator::Dot, [a, b]) => M::from_fn(1, 1, |_, _| total(&zip(a, b, |a, b| a * b))),
             (Operator::ScaleBy, [s, x]) => map(x, |v| s.at(0, 0) * v),
-            (Operator::Pad | Operator::Copy, [x]) => window(x, rows, 0, cols),
+            (Operator::Pad, [x]) => window(x, rows, 0, cols),
             (Operator::Concat, parts) => beside(parts),
             (Operator::PadColumns { from }, [x]) => window(x, rows, -(from as isize), cols),
             (Operator::Norm { kind, .. }, [x, gamma, beta]) => eval::norm(kind, x, gamma, beta),

@@ -284,7 +284,7 @@ impl Executor {
                     y.row_mut(i).iter_mut().enumerate().for_each(|(j, y)| *y = x.row(j)[i]);
                 }
             }
-            Operator::Pad | Operator::Copy => {
+            Operator::Pad => {
                 let x = self.mat(step.inputs[0], context, params)?;
                 let mut y = out.mat()?;
                 for i in 0..y.n_rows() {
