@@ -254,8 +254,8 @@ fn turned(order: &[Expr], roots: &[Expr]) -> HashSet<u128> {
     dense.map(Expr::id).collect()
 }
 
-/// The layer that each expression belongs to: forward, that of the barrier around it; backward, that
-/// of the gradient it is computed from.
+/// The layer that each expression belongs to: forward, that of the barrier around it; backward,
+/// that of the gradient it is computed from.
 fn layers(order: &[Expr]) -> HashMap<u128, u16> {
     let mut of: HashMap<u128, u16> = HashMap::new();
     for expr in order.iter().rev() {
