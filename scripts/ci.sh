@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that must hold, for people and machines alike. Needs a Rust toolchain and nothing else.
+# Everything that must hold, for people and machines alike. Needs a Rust toolchain and Python.
 # The tests use real data where LACIS_TEST_DATA names its folder, and say what they skip elsewhere.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 cargo fmt --all --check
 cargo clippy --workspace --all-targets -- -D warnings
 cargo test --workspace
-cargo build --release
+# The command and the Python extension share one build of the kernels.
+cargo build --release --workspace
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 # The library stays light: neither the command's dependencies nor heavy readers come with it.
 if cargo tree -p lacis -e normal --prefix none | grep -E '^(clap|arrow|parquet) '; then
@@ -15,3 +16,4 @@ if cargo tree -p lacis -e normal --prefix none | grep -E '^(clap|arrow|parquet) 
     exit 1
 fi
 python3 scripts/sizes.py --check
+scripts/python.sh

@@ -14,11 +14,16 @@ use crate::args::Global;
 /// A number of threads and who decided on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ThreadChoice {
+    /// How many.
     pub count: usize,
+    /// The flag, the variable or the limit that said so.
     pub decided_by: &'static str,
 }
 
 /// The flag, else `LACIS_THREADS`, else the smallest of what the system and the environment allow.
+///
+/// # Errors
+/// When `LACIS_THREADS` is no number from 1 to 4096.
 pub fn choose_threads(flag: Option<u16>) -> Result<ThreadChoice> {
     if let Some(count) = flag {
         return Ok(ThreadChoice { count: usize::from(count), decided_by: "--threads" });
@@ -80,13 +85,16 @@ fn rustix_online(otherwise: usize) -> usize {
 }
 
 /// The threads themselves.
+///
+/// # Errors
+/// As [`choose_threads`], and when the system refuses them.
 pub fn threads(flag: Option<u16>) -> Result<Threads> {
     Threads::new(choose_threads(flag)?.count)
 }
 
 /// What `lacis doctor` reports. What cannot be found out is absent.
 #[derive(Debug, Serialize)]
-pub struct Machine {
+pub(crate) struct Machine {
     pub version: &'static str,
     pub system: String,
     pub cpu: Option<String>,
@@ -203,6 +211,9 @@ pub fn data_folder() -> Option<String> {
 }
 
 /// Where the machine profile is: what the flag says, else `LACIS_MACHINE`, else the cache folder.
+///
+/// # Errors
+/// When there is no such folder.
 pub fn profile_path(flag: Option<&Path>) -> Result<PathBuf> {
     let place = flag.map(Path::to_owned).or_else(|| variable("LACIS_MACHINE").map(PathBuf::from));
     let place = place.or_else(|| Some(Path::new(&cache_folder()?).join("lacis/machine.json")));

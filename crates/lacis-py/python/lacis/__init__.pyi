@@ -1,0 +1,3 @@
+from ._versions import show_versions as show_versions
+
+__version__: str

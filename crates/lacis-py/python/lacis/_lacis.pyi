@@ -1,0 +1,9 @@
+"""The native half of the package; its names are not for users and may change."""
+
+from collections.abc import Sequence
+
+__version__: str
+
+def main(typed: Sequence[str]) -> int: ...
+def instruction_sets() -> list[str]: ...
+def default_threads() -> tuple[int, str]: ...
