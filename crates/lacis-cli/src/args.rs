@@ -166,6 +166,17 @@ pub struct Source {
     pub format: Option<String>,
     #[command(flatten)]
     pub changes: Changes,
+    /// Data that the calling program holds; it is used instead of what `data` names.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub given: Option<lacis::Dataset>,
+}
+
+impl Source {
+    /// What a name, a path or a generator stands for, changed.
+    pub fn named(data: &str, changes: &Changes) -> Self {
+        Source { data: data.to_owned(), format: None, changes: changes.clone(), given: None }
+    }
 }
 
 /// What to change about a graph after reading it, in this order.

@@ -40,6 +40,7 @@ pub fn run(verb: &BenchVerb, global: &Global, out: &Out, stop: &Stop) -> Outcome
         data: args.graph.clone(),
         format: args.format.clone(),
         changes: args.changes.clone(),
+        given: None,
     };
     let set = desk.open(&source)?;
     let graph = set.graph().adjacency().as_ref().clone().without_unit_values();

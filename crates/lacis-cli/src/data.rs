@@ -64,7 +64,10 @@ impl<'a> Desk<'a> {
         let folder = self.folder.as_deref().map(Path::new);
         let query = Query { data: &source.data, format: source.format.as_deref(), folder };
         let begun = Instant::now();
-        let set = open_with(&query, &job)?;
+        let set = match &source.given {
+            Some(set) => set.clone(),
+            None => open_with(&query, &job)?,
+        };
         let (format, s) = (&set.origin().format, begun.elapsed().as_secs_f64());
         self.out.detail(format_args!("read {} as {format} in {s:.3} s", source.data));
         let set = changes(&source.changes).apply(set, &job)?;
@@ -124,7 +127,8 @@ impl<'a> Desk<'a> {
             let problem = "is no generator; one such as rmat:n=1000,e=5000 would be right";
             return Err(Error::argument(format!("'{spec}'"), problem).into());
         }
-        let source = Source { data: spec.to_owned(), format: None, changes: changes.clone() };
+        let source =
+            Source { data: spec.to_owned(), format: None, changes: changes.clone(), given: None };
         let config = json!({ "source": source, "target": target });
         self.transfer(("data generate", &config), target, || self.open(&source))
     }

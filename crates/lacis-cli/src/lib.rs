@@ -1,7 +1,8 @@
 //! The command `lacis`: arguments in, results out; no algorithms.
 //!
 //! [`main`] is the whole command, so that the Python package's `lacis` is the same one.
-//! [`machine`] has what the package shares with it: who decides on threads, where profiles are.
+//! [`embed`] runs training and prediction on data that the calling program holds, and
+//! [`machine`] says who decides on threads and where profiles are.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -12,6 +13,7 @@ mod bench;
 mod config;
 mod data;
 mod doctor;
+pub mod embed;
 mod explain;
 mod fetch;
 pub mod machine;
@@ -46,7 +48,7 @@ pub fn main(typed: Vec<OsString>) -> u8 {
     let typed = match config::expanded(typed) {
         Ok(typed) => typed,
         Err(error) => {
-            Out { json: false, quiet: false, verbose: false }.error(&error);
+            Out::default().error(&error);
             return MISUSED;
         }
     };
@@ -55,7 +57,7 @@ pub fn main(typed: Vec<OsString>) -> u8 {
         Err(misuse) => return answer_misuse(&misuse, json),
     };
     let Global { json, quiet, verbose, .. } = cli.global;
-    let out = Out { json, quiet, verbose };
+    let out = Out { json, quiet, verbose, listener: None };
     let stop = Stop::listen();
     match run(&cli, &out, &stop) {
         Ok(()) | Err(Failure::ClosedPipe) => 0,
@@ -102,7 +104,7 @@ fn answer_misuse(misuse: &clap::Error, json: bool) -> u8 {
         let message = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
         let hint = lines.next().map(|line| line.trim().to_owned());
         let body = serde_json::json!({ "kind": "usage", "message": message, "hint": hint });
-        let out = Out { json: true, quiet: true, verbose: false };
+        let out = Out { json: true, quiet: true, ..Out::default() };
         let _ = out.start("", &serde_json::Value::Null).and_then(|()| out.event("error", &body));
     }
     // A closed pipe is the only way this fails, and ends quietly.

@@ -35,11 +35,17 @@ impl From<io::Error> for Failure {
 
 pub type Outcome = Result<(), Failure>;
 
+/// Somebody in this process who takes the lines that programs read.
+pub type Listener = Box<dyn Fn(Value) + Send + Sync>;
+
 /// Prints for people or for programs.
+#[derive(Default)]
 pub struct Out {
     pub json: bool,
     pub quiet: bool,
     pub verbose: bool,
+    /// Who takes the lines for programs, and notes, instead of them being printed.
+    pub listener: Option<Listener>,
 }
 
 impl Out {
@@ -59,7 +65,10 @@ impl Out {
             if let (Some(line), Value::Object(body)) = (line.as_object_mut(), body) {
                 line.extend(body);
             }
-            writeln!(io::stdout(), "{line}")?;
+            match &self.listener {
+                Some(tell) => tell(line),
+                None => writeln!(io::stdout(), "{line}")?,
+            }
         }
         Ok(())
     }
@@ -74,7 +83,9 @@ impl Out {
 
     /// Something worth knowing that is no result.
     pub fn note(&self, text: impl Display) {
-        if !self.quiet {
+        if let Some(tell) = &self.listener {
+            tell(json!({ "event": "note", "message": text.to_string() }));
+        } else if !self.quiet {
             let _ = writeln!(io::stderr(), "note: {text}");
         }
     }

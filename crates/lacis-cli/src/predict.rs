@@ -22,18 +22,38 @@ use crate::progress::Stop;
 use crate::train::run::read_plan;
 
 /// A run that was read again, and the data to use it on.
-struct Again {
+pub(crate) struct Again {
     args: Train,
     dataset: Dataset,
     split: Split,
 }
 
+/// Other data than a run's own.
+pub(crate) enum Other<'a> {
+    None,
+    Named(&'a str),
+    Given(Dataset),
+}
+
+impl<'a> From<Option<&'a str>> for Other<'a> {
+    fn from(data: Option<&'a str>) -> Self {
+        data.map_or(Other::None, Other::Named)
+    }
+}
+
 impl Again {
-    fn open(run: &Path, data: Option<&str>, desk: &Desk<'_>) -> std::result::Result<Self, Failure> {
+    /// The run's own data, or other data.
+    pub(crate) fn open(
+        run: &Path,
+        data: Other<'_>,
+        desk: &Desk<'_>,
+    ) -> std::result::Result<Self, Failure> {
         let text = RunFolder::open(run)?.read_config()?;
         let mut args = config::train_from(&text, run)?;
-        if let Some(data) = data {
-            args.source.data = data.to_owned();
+        match data {
+            Other::None => {}
+            Other::Named(data) => args.source.data = data.to_owned(),
+            Other::Given(set) => args.source.given = Some(set),
         }
         let dataset = desk.open(&args.source)?;
         let seed = args.source.changes.seed;
@@ -46,7 +66,11 @@ impl Again {
     }
 
     /// The network's results for all nodes.
-    fn logits(&self, run: &Path, desk: &Desk<'_>) -> std::result::Result<Dense, Failure> {
+    pub(crate) fn logits(
+        &self,
+        run: &Path,
+        desk: &Desk<'_>,
+    ) -> std::result::Result<Dense, Failure> {
         let seed = self.args.source.changes.seed;
         let recipe =
             planned::recipe(&self.args.net, &self.args.learning, &self.args.planning, seed)?;
@@ -82,7 +106,7 @@ impl Again {
 pub fn eval(args: &Eval, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     let desk = Desk::new(global, out, stop)?;
     out.start("eval", args)?;
-    let again = Again::open(&args.run, args.data.as_deref(), &desk)?;
+    let again = Again::open(&args.run, args.data.as_deref().into(), &desk)?;
     let metric = planned::metric(&again.dataset, args.metric.as_deref())?;
     let logits = again.logits(&args.run, &desk)?;
     let labels = again.dataset.labels().ok_or_else(|| {
@@ -116,7 +140,7 @@ pub fn predict(args: &Predict, global: &Global, out: &Out, stop: &Stop) -> Outco
         let problem = "ends in neither .npy nor .csv";
         return Err(Error::argument(args.output.display().to_string(), problem).into());
     }
-    let again = Again::open(&args.run, args.data.as_deref(), &desk)?;
+    let again = Again::open(&args.run, args.data.as_deref().into(), &desk)?;
     let nodes = chosen_nodes(args.nodes.as_deref(), again.dataset.graph().n_nodes())?;
     let logits = again.logits(&args.run, &desk)?;
     let existing = if args.overwrite { Existing::Replace } else { Existing::Keep };

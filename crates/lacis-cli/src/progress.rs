@@ -16,6 +16,9 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 #[derive(Clone, Default)]
 pub struct Stop(Arc<AtomicUsize>);
 
+/// No signal: somebody in this process wants the work to end early, but properly.
+const EARLY: usize = usize::MAX;
+
 impl Stop {
     /// Listens for Ctrl-C and SIGTERM: the first asks the work to stop, a second ends the process.
     pub fn listen() -> Self {
@@ -31,7 +34,17 @@ impl Stop {
         stop
     }
 
-    /// Whether a signal came.
+    /// Asks the work to stop: training ends after this epoch as if it had been the last one.
+    pub fn end_early(&self) {
+        self.0.store(EARLY, Ordering::Relaxed);
+    }
+
+    /// Whether training should end as if this epoch had been the last one.
+    pub fn ends_early(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == EARLY
+    }
+
+    /// Whether the work should stop.
     pub fn came(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
@@ -39,7 +52,7 @@ impl Stop {
     /// The exit code of an interrupted command: 128 and the signal's number.
     pub fn exit_code(&self) -> u8 {
         match self.0.load(Ordering::Relaxed) {
-            0 => 130,
+            0 | EARLY => 130,
             signal => 128 + signal as u8,
         }
     }

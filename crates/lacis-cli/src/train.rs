@@ -158,8 +158,9 @@ impl Session<'_> {
             self.out.event("epoch", &line)?;
             kept.epoch(&line)?;
             bar.show(&epoch, scores.as_ref());
-            let stopping = self.stop.came();
-            let late = limit.is_some_and(|limit| self.begun.elapsed() >= limit);
+            let early = self.stop.ends_early();
+            let stopping = self.stop.came() && !early;
+            let late = early || limit.is_some_and(|limit| self.begun.elapsed() >= limit);
             if stopping || late || kept.is_due() {
                 kept.checkpoint(trainer, patience, best.as_ref())?;
             }
@@ -167,6 +168,9 @@ impl Session<'_> {
                 bar.clear();
                 self.out.note(format_args!("stopped after epoch {}{}", epoch.epoch, kept.advice()));
                 return Err(Error::Interrupted.into());
+            }
+            if early {
+                break;
             }
             if late {
                 self.out.note(format_args!("the time is over{}", kept.advice()));

@@ -171,7 +171,7 @@ fn print_choice(op: &Operation, point: &Point, place: &str, choice: &Choice, out
 /// iSpLib's curve.
 fn widths(desk: &Desk<'_>, graph: &str, widths: &[usize], path: &Path) -> Outcome {
     const ROUNDS: usize = 7;
-    let source = Source { data: graph.to_owned(), format: None, changes: Changes::default() };
+    let source = Source::named(graph, &Changes::default());
     let set = desk.open(&source)?;
     let profile = profile_for(lacis::ops::find("spmm")?, path, desk)?;
     let adjacency = set.graph().adjacency().as_ref().clone().without_unit_values();
