@@ -73,7 +73,7 @@ pub fn logits(run: &Path, data: Option<Dataset>, stop: &Stop) -> Result<Dense> {
     let out = Out { quiet: true, ..Out::default() };
     let logits = || {
         let desk = Desk::new(&global, &out, stop)?;
-        let other = data.map_or(Other::None, Other::Given);
+        let other = data.map_or(Other::None, |data| Other::Given(Box::new(data)));
         Again::open(run, other, &desk)?.logits(run, &desk)
     };
     done(logits())

@@ -32,7 +32,7 @@ pub(crate) struct Again {
 pub(crate) enum Other<'a> {
     None,
     Named(&'a str),
-    Given(Dataset),
+    Given(Box<Dataset>),
 }
 
 impl<'a> From<Option<&'a str>> for Other<'a> {
@@ -53,7 +53,7 @@ impl Again {
         match data {
             Other::None => {}
             Other::Named(data) => args.source.data = data.to_owned(),
-            Other::Given(set) => args.source.given = Some(set),
+            Other::Given(set) => args.source.given = Some(*set),
         }
         let dataset = desk.open(&args.source)?;
         let seed = args.source.changes.seed;
