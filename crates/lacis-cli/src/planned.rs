@@ -49,13 +49,12 @@ pub fn recipe(net: &Net, learning: &Learning, planning: &Planning, seed: u64) ->
     config.jumping = net.jumping;
     config.hops = net.hops;
     Ok(Recipe {
-        model: net.model.clone(),
-        config,
         optimizer: optimizer(learning)?,
         epochs: learning.epochs,
         seed,
         settings: settings(planning)?,
         eval_every: learning.eval_every,
+        ..Recipe::new(net.model.clone(), config)
     })
 }
 

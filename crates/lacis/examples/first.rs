@@ -6,8 +6,6 @@ use lacis::kernels::Profile;
 use lacis::machine::this_machine;
 use lacis::metrics::{Metric, ScoreRow, Scored, Task};
 use lacis::nn::Config;
-use lacis::params::Optimizer;
-use lacis::plan::choose::Settings;
 use lacis::train::{Job, Recipe, Trainer};
 use lacis::{Error, Threads};
 
@@ -20,15 +18,7 @@ fn main() -> lacis::Result<()> {
 
     let mut config = Config::new(1, 16, 1);
     config.dropout = 0.5;
-    let recipe = Recipe {
-        model: "gcn".to_owned(),
-        config,
-        optimizer: Optimizer::adam(0.01, 5e-4),
-        epochs: 100,
-        seed: 0,
-        settings: Settings::default(),
-        eval_every: 10,
-    };
+    let recipe = Recipe { epochs: 100, eval_every: 10, ..Recipe::new("gcn", config) };
     let mut trainer = Trainer::new(&job, recipe)?;
     println!("{}", trainer.chosen().plan.formula);
     while trainer.epoch() < 100 {

@@ -35,6 +35,11 @@ pub trait Observe {
     fn is_curious(&self) -> bool {
         true
     }
+
+    /// Whether the next batch is to be begun; an epoch that was stopped can go on later.
+    fn goes_on(&mut self) -> bool {
+        true
+    }
 }
 
 /// Nobody.
@@ -95,6 +100,8 @@ pub struct Executor {
     /// Estimates of batch norms, for evaluation.
     running: HashMap<u32, Moments>,
     outcome: Outcome,
+    /// Whether what is computed once was.
+    prepared: bool,
 }
 
 impl Executor {
@@ -113,6 +120,7 @@ impl Executor {
             scalings: HashMap::new(),
             running: HashMap::new(),
             outcome: Outcome::default(),
+            prepared: false,
             plan,
         })
     }
@@ -132,6 +140,21 @@ impl Executor {
         self.slots.grow(&self.plan.slot_lens(&sizes))?;
         self.kernels.choose(&self.plan, &sizes);
         Ok(())
+    }
+
+    /// Makes room for another batch; kernels stay as they were chosen.
+    ///
+    /// # Errors
+    /// When there is no memory.
+    pub fn fit(&mut self, levels: &Levels, graphs: usize) -> Result<()> {
+        let mut sizes = levels.measured();
+        sizes.graphs = graphs;
+        self.slots.grow(&self.plan.slot_lens(&sizes))
+    }
+
+    /// Whether what is computed once was.
+    pub fn is_prepared(&self) -> bool {
+        self.prepared
     }
 
     /// Bytes of all slots.
@@ -156,6 +179,7 @@ impl Executor {
         observer: &mut dyn Observe,
     ) -> Result<Outcome> {
         let plan = self.plan.clone();
+        self.prepared |= phases.contains(&Phase::Once);
         self.outcome = Outcome { loss: f64::NAN, correct: 0 };
         for (index, step) in plan.steps.iter().enumerate() {
             if !phases.contains(&step.phase) {

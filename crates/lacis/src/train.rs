@@ -1,27 +1,37 @@
 //! Training: epochs of a plan, watched, and evaluated with a plan of its own.
+//!
+//! ```text
+//!  Source ─► batches ─► Core: forward, loss, backward, update ─► weights ─► Judge: everybody's results
+//! ```
+//! Where batches come from is all that full batch, sampling and small graphs differ in.
 
+mod judge;
+mod learn;
+mod source;
 pub mod state;
+mod targets;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use lacis_core::reference::Moments;
-
-use lacis_core::{Dataset, Dense, Error, Features, Labels, Result, Split, Threads};
-use lacis_kernels::loss::Loss;
+use lacis_core::{Dataset, Dense, Error, Features, Result, Split, Threads};
 use lacis_kernels::{Mat, Profile};
 use lacis_plan::Sizes;
 use lacis_plan::choose::{Chosen, Settings, choose};
 use lacis_plan::cost::predict;
-use lacis_plan::op::LossKind;
-use lacis_plan::plan::{Phase, Plan};
+use lacis_plan::plan::Plan;
 
+use self::judge::Judge;
+use self::learn::{Core, Within};
+use self::source::{Nothing, Source, Whole};
+use self::targets::Labelled;
 use crate::costs::Measured;
-use crate::exec::{Context, Executor, Nobody, Observe, Targets};
+use crate::exec::{Executor, Observe};
 use crate::levels::{Asked, Levels};
 use crate::nn::{Config, Model};
 use crate::params::{Optimizer, Params};
+
+pub use self::targets::loss_of;
 
 /// What is learned from, and on what.
 pub struct Job<'a> {
@@ -54,6 +64,21 @@ pub struct Recipe {
     pub eval_every: usize,
 }
 
+impl Recipe {
+    /// A network trained for 200 epochs by Adam, all training nodes at once.
+    pub fn new(model: impl Into<String>, config: Config) -> Self {
+        Recipe {
+            model: model.into(),
+            config,
+            optimizer: Optimizer::adam(0.01, 5e-4),
+            epochs: 200,
+            seed: 0,
+            settings: Settings::default(),
+            eval_every: 1,
+        }
+    }
+}
+
 /// A network, its plan, its memory and its weights.
 pub struct Trainer<'a> {
     job: &'a Job<'a>,
@@ -61,43 +86,13 @@ pub struct Trainer<'a> {
     model: Model,
     chosen: Chosen,
     sizes: Sizes,
-    evaluation: Arc<Plan>,
-    executor: Option<Executor>,
-    judge: Option<Executor>,
-    levels: Levels,
-    whole: Levels,
-    params: Params,
-    /// Labels in the order of the training levels, and the rows that count.
-    labels: Labelled,
+    source: Box<dyn Source + 'a>,
+    core: Core,
+    judge: Judge,
     epoch: usize,
-    /// Estimates of batch norms.
-    running: HashMap<u32, Moments>,
+    /// What has been done of the epoch that is under way.
+    within: Within,
     plan_seconds: f64,
-}
-
-/// What the loss compares with, in the order of the last level.
-enum Labelled {
-    Classes(Vec<i32>, usize, Vec<u32>),
-    Multi(Dense, Vec<u32>),
-    Numbers(Dense, Vec<u32>),
-}
-
-impl Labelled {
-    fn loss(&self) -> Result<Option<Loss<'_>>> {
-        match self {
-            Labelled::Classes(of, count, rows) => Loss::classes(of, *count, rows).map(Some),
-            Labelled::Multi(of, rows) => Loss::binary(of, rows).map(Some),
-            Labelled::Numbers(..) => Ok(None),
-        }
-    }
-
-    fn targets<'a>(&'a self, loss: Option<&'a Loss<'a>>) -> Targets<'a> {
-        match (loss, self) {
-            (Some(loss), _) => Targets::Loss(loss),
-            (None, Labelled::Numbers(of, rows)) => Targets::Numbers(Mat::from(of), rows),
-            _ => Targets::None,
-        }
-    }
 }
 
 /// What an epoch gave.
@@ -105,19 +100,12 @@ impl Labelled {
 pub struct Epoch {
     /// Its number, from 1.
     pub epoch: usize,
-    /// The loss before its step.
+    /// The loss before its step; with batches, the mean over them.
     pub loss: f64,
-    /// Seconds of forward, loss, backward and update.
+    /// Seconds of forward, loss, backward and update, and of waiting for batches.
     pub seconds: f64,
-}
-
-/// Which loss labels ask for, and how many columns it has.
-pub fn loss_of(labels: &Labels) -> (LossKind, usize) {
-    match labels {
-        Labels::Classes { count, .. } => (LossKind::Classes, *count),
-        Labels::Multi(of) => (LossKind::Binary, of.n_cols()),
-        Labels::Targets(of) => (LossKind::Squares, of.n_cols()),
-    }
+    /// Whether all its batches were seen: an observer may stop it between two.
+    pub complete: bool,
 }
 
 /// Whether a kind of network can take sparse features as they are.
@@ -172,23 +160,18 @@ impl<'a> Trainer<'a> {
         let levels = Levels::new(&asked, &chosen.plan, job.threads)?;
         let whole_asked = Asked { rows: None, ..asked };
         let whole = Levels::new(&whole_asked, &evaluation, job.threads)?;
-        let params = first_params(&model, &chosen.plan, &recipe)?;
-        let labels = labelled(labels, &job.split.train, levels.order());
+        let labelled = Labelled::of_level(labels, &job.split.train, levels.order());
         Ok(Trainer {
+            core: Core::new(first_params(&model, &chosen.plan, &recipe)?),
             job,
             recipe,
             model,
             chosen,
             sizes,
-            evaluation: Arc::new(evaluation),
-            executor: None,
-            judge: None,
-            levels,
-            whole,
-            params,
-            labels,
+            source: Box::new(Whole::new(levels, labelled)),
+            judge: Judge::new(evaluation, whole),
             epoch: 0,
-            running: HashMap::new(),
+            within: Within::default(),
             plan_seconds,
         })
     }
@@ -211,22 +194,17 @@ impl<'a> Trainer<'a> {
         let chosen = choose(&model.network, &sizes, &Measured(job.profile), &recipe.settings)?;
         let plan_seconds = start.elapsed().as_secs_f64();
         let whole = Levels::new(&asked, &chosen.plan, job.threads)?;
-        let params = first_params(&model, &chosen.plan, &recipe)?;
         Ok(Trainer {
+            core: Core::new(first_params(&model, &chosen.plan, &recipe)?),
             job,
             recipe,
             model,
-            evaluation: Arc::new(chosen.plan.clone()),
+            judge: Judge::new(chosen.plan.clone(), whole),
             chosen,
             sizes,
-            executor: None,
-            judge: None,
-            levels: whole.clone(),
-            whole,
-            params,
-            labels: Labelled::Classes(vec![], 0, vec![]),
+            source: Box::new(Nothing),
             epoch: 0,
-            running: HashMap::new(),
+            within: Within::default(),
             plan_seconds,
         })
     }
@@ -249,7 +227,7 @@ impl<'a> Trainer<'a> {
     /// Bytes that the plan will take beyond graph and features: slots, weights, their gradients
     /// and what the optimizer keeps.
     pub fn predicted_bytes(&self) -> usize {
-        self.chosen.plan.slot_bytes(&self.sizes) + self.params.count() * 3 * size_of::<f32>()
+        self.chosen.plan.slot_bytes(&self.sizes) + self.core.params.count() * 3 * size_of::<f32>()
     }
 
     /// What was decided.
@@ -264,17 +242,12 @@ impl<'a> Trainer<'a> {
 
     /// The weights.
     pub fn params(&self) -> &Params {
-        &self.params
+        &self.core.params
     }
 
     /// The weights, to be changed.
     pub fn params_mut(&mut self) -> &mut Params {
-        &mut self.params
-    }
-
-    /// What the plan is given.
-    pub fn levels(&self) -> &Levels {
-        &self.levels
+        &mut self.core.params
     }
 
     /// Seconds that planning took.
@@ -292,34 +265,47 @@ impl<'a> Trainer<'a> {
         self.epoch
     }
 
-    /// Runs one epoch: forward, loss, backward, update.
+    /// Batches of an epoch.
+    pub fn n_batches(&self) -> usize {
+        self.source.n_batches()
+    }
+
+    /// Seconds that an epoch is expected to take.
+    pub fn predicted_epoch_seconds(&self) -> f64 {
+        self.chosen.predicted.iteration * self.n_batches().max(1) as f64
+    }
+
+    /// Runs one epoch, batch by batch: forward, loss, backward, update. Where the observer stops
+    /// it between two batches, the next call goes on there.
     ///
     /// # Errors
     /// When a step fails.
     pub fn step(&mut self, observer: &mut dyn Observe) -> Result<Epoch> {
-        let Trainer { job, executor, levels, params, labels, recipe, .. } = self;
-        let loss = labels.loss()?;
-        let targets = labels.targets(loss.as_ref());
-        let seed = epoch_seed(recipe.seed, self.epoch);
-        let context = Context { levels, targets, graphs: None, seed, training: true };
         let start = Instant::now();
-        if executor.is_none() {
-            let plan = Arc::new(self.chosen.plan.clone());
-            let new = executor.insert(Executor::new(plan, job.profile, job.threads)?);
-            new.bind(levels, 0)?;
-            *new.running() = self.running.clone();
-            new.run(&[Phase::Once], &context, params, observer)?;
+        let Trainer { job, source, core, within, recipe, .. } = self;
+        source.begin(self.epoch, within.batches)?;
+        let changes = source.changes();
+        while let Some(batch) = source.next()? {
+            if core.executor.is_none() {
+                let plan = Arc::new(self.chosen.plan.clone());
+                core.begin(Executor::new(plan, job.profile, job.threads)?, &batch)?;
+            }
+            let seed = batch_seed(recipe.seed, self.epoch, within.batches);
+            let loss = core.learn(&batch, (seed, changes), observer)?;
+            within.add(loss, batch.labelled.count());
+            if !observer.goes_on() && within.batches < source.n_batches() {
+                break;
+            }
         }
-        let executor = executor.as_mut().expect("made above");
-        params.begin_step();
-        let phases = [Phase::Forward, Phase::Backward, Phase::Update];
-        let outcome = executor.run(&phases, &context, params, observer)?;
-        let seconds = start.elapsed().as_secs_f64();
-        if !executor.running().is_empty() {
-            self.running = executor.running().clone();
+        within.seconds += start.elapsed().as_secs_f64();
+        let complete = within.batches >= source.n_batches();
+        let Within { loss, seconds, .. } = *within;
+        if complete {
+            self.epoch += 1;
+            self.within = Within::default();
         }
-        self.epoch += 1;
-        Ok(Epoch { epoch: self.epoch, loss: outcome.loss, seconds })
+        let epoch = if complete { self.epoch } else { self.epoch + 1 };
+        Ok(Epoch { epoch, loss, seconds, complete })
     }
 
     /// The network's results for all nodes with the present weights, handed to a function.
@@ -327,38 +313,29 @@ impl<'a> Trainer<'a> {
     /// # Errors
     /// When a step fails.
     pub fn logits<R>(&mut self, use_them: impl FnOnce(Mat<'_>) -> R) -> Result<R> {
-        let Trainer { job, judge, whole, params, .. } = self;
-        let context = inference(whole);
-        if judge.is_none() {
-            let plan = self.evaluation.clone();
-            let new = judge.insert(Executor::new(plan, job.profile, job.threads)?);
-            new.bind(whole, 0)?;
-            new.run(&[Phase::Once], &context, params, &mut Nobody)?;
-        }
-        let judge = judge.as_mut().expect("made above");
-        *judge.running() = self.running.clone();
-        judge.run(&[Phase::Forward], &context, params, &mut Nobody)?;
-        Ok(use_them(judge.result(&context, params)?))
+        let Core { params, running, .. } = &mut self.core;
+        self.judge.results(self.job, (params, running), use_them)
     }
 
     /// Bytes of the training plan's slots, once it runs.
     pub fn slot_bytes(&self) -> usize {
-        self.executor.as_ref().map_or(0, Executor::bytes)
+        self.core.executor.as_ref().map_or(0, Executor::bytes)
     }
 
     /// What the kernels of a step are called, once it runs.
     pub fn kernel_name(&self, step: usize) -> Option<&'static str> {
-        self.executor.as_ref().and_then(|executor| executor.kernel_name(step))
+        self.core.executor.as_ref().and_then(|executor| executor.kernel_name(step))
     }
-}
-
-fn inference(levels: &Levels) -> Context<'_> {
-    Context { levels, targets: Targets::None, graphs: None, seed: 0, training: false }
 }
 
 /// The seed of an epoch's random numbers.
 pub fn epoch_seed(seed: u64, epoch: usize) -> u64 {
     seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(epoch as u64 + 1)
+}
+
+/// The seed of a batch's random numbers: the first one's is the epoch's.
+fn batch_seed(seed: u64, epoch: usize, batch: usize) -> u64 {
+    epoch_seed(seed, epoch).wrapping_add((batch as u64).wrapping_mul(0xD1B5_4A32_D192_ED03))
 }
 
 /// Whether a plan computes with a network's parameters.
@@ -435,32 +412,4 @@ fn first_params(model: &Model, plan: &Plan, recipe: &Recipe) -> Result<Params> {
         },
         recipe.optimizer,
     )
-}
-
-/// Labels and rows in the order of the last level.
-fn labelled(labels: &Labels, train: &[u32], order: Option<&[u32]>) -> Labelled {
-    let (ids, rows): (Vec<u32>, Vec<u32>) = match order {
-        // The nodes that train are the first ones.
-        Some(order) => (order[..train.len()].to_vec(), (0..train.len() as u32).collect()),
-        None => ((0..labels.n_rows() as u32).collect(), train.to_vec()),
-    };
-    match labels {
-        Labels::Classes { of, count, .. } => {
-            Labelled::Classes(ids.iter().map(|&i| of[i as usize]).collect(), *count, rows)
-        }
-        Labels::Multi(of) => {
-            let mut dense = Dense::zeros(ids.len(), of.n_cols());
-            for (i, &id) in ids.iter().enumerate() {
-                of.row_cols(id as usize).iter().for_each(|&c| dense.row_mut(i)[c as usize] = 1.0);
-            }
-            Labelled::Multi(dense, rows)
-        }
-        Labels::Targets(of) => {
-            let mut dense = Dense::zeros(ids.len(), of.n_cols());
-            for (i, &id) in ids.iter().enumerate() {
-                dense.row_mut(i).copy_from_slice(of.row(id as usize));
-            }
-            Labelled::Numbers(dense, rows)
-        }
-    }
 }

@@ -61,15 +61,8 @@ fn recipe(model: &str, epochs: usize) -> Recipe {
     let mut config = Config::new(1, 8, 1);
     config.heads = 2;
     config.hops = matches!(model, "tagcn" | "cheb" | "appnp").then_some(2);
-    Recipe {
-        model: model.to_owned(),
-        config,
-        optimizer: Optimizer::adam(0.02, 5e-4),
-        epochs,
-        seed: 7,
-        settings: Settings::default(),
-        eval_every: 1,
-    }
+    let optimizer = Optimizer::adam(0.02, 5e-4);
+    Recipe { optimizer, epochs, seed: 7, ..Recipe::new(model, config) }
 }
 
 fn split_of(set: &Dataset) -> Split {

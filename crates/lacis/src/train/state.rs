@@ -4,6 +4,7 @@ use lacis_core::reference::Moments;
 use lacis_core::{Dense, Error, Result};
 
 use super::Trainer;
+use super::learn::Within;
 use crate::nn::build::{ParamSpec, Stored};
 use crate::nn::{Config, Model};
 use crate::params::Params;
@@ -100,20 +101,23 @@ impl Trainer<'_> {
     /// When there is no memory.
     pub fn checkpoint(&self) -> Result<Tensors> {
         let mut tensors = Tensors::new();
-        for (spec, param) in self.model.params.iter().zip(self.params.all()) {
+        for (spec, param) in self.model.params.iter().zip(self.core.params.all()) {
             tensors.insert(format!("weight.{}", spec.name), Tensor::matrix(&param.value));
             let first = Tensor::new(&[param.first.len()], param.first.clone())?;
             let second = Tensor::new(&[param.second.len()], param.second.clone())?;
             tensors.insert(format!("first.{}", spec.name), first);
             tensors.insert(format!("second.{}", spec.name), second);
         }
-        for (key, moments) in &self.running {
+        for (key, moments) in &self.core.running {
             let len = [moments.mean.len()];
             tensors.insert(format!("mean.{key}"), Tensor::new(&len, moments.mean.clone())?);
             tensors.insert(format!("var.{key}"), Tensor::new(&len, moments.var.clone())?);
         }
+        let Within { batches, items, loss, seconds } = self.within;
+        let within = vec![batches as f64, items, loss, seconds];
+        tensors.insert("within", Tensor::new(&[4], within)?);
         tensors.set("epoch", self.epoch.to_string());
-        tensors.set("steps", self.params.steps().to_string());
+        tensors.set("steps", self.core.params.steps().to_string());
         tensors.set("plan", self.chosen.plan.id());
         Ok(tensors)
     }
@@ -138,7 +142,7 @@ impl Trainer<'_> {
                 return Err(Error::argument("checkpoint", problem));
             }
         }
-        for (spec, param) in self.model.params.iter().zip(self.params.all_mut()) {
+        for (spec, param) in self.model.params.iter().zip(self.core.params.all_mut()) {
             let [rows, cols] = spec.shape;
             let weight = tensors.take::<f32>(&format!("weight.{}", spec.name), &[rows, cols])?;
             param.value = Dense::from_vec(weight.to_vec(), rows, cols)?;
@@ -147,11 +151,18 @@ impl Trainer<'_> {
             param.second = tensors.take::<f32>(&format!("second.{}", spec.name), &len)?.to_vec();
         }
         self.take_moments(&mut tensors)?;
+        let [batches, items, loss, seconds] = tensors.take::<f64>("within", &[4])?[..] else {
+            return Err(Error::argument(
+                "checkpoint",
+                "does not say where in an epoch it was made",
+            ));
+        };
+        self.within = Within { batches: batches as usize, items, loss, seconds };
         tensors.finish()?;
         // Memory of an executor that ran before holds another state's values.
-        self.executor = None;
+        self.core.executor = None;
         self.epoch = epoch as usize;
-        self.params.set_steps(steps);
+        self.core.params.set_steps(steps);
         Ok(())
     }
 
@@ -173,7 +184,7 @@ impl Trainer<'_> {
         for (key, len) in keys {
             let mean = tensors.take::<f64>(&format!("mean.{key}"), &[len])?.to_vec();
             let var = tensors.take::<f64>(&format!("var.{key}"), &[len])?.to_vec();
-            self.running.insert(key, Moments { mean, var });
+            self.core.running.insert(key, Moments { mean, var });
         }
         Ok(())
     }
@@ -183,7 +194,7 @@ impl Trainer<'_> {
     /// # Errors
     /// When there is no memory.
     pub fn model_tensors(&self) -> Result<Tensors> {
-        model_tensors(&self.model, &self.params)
+        model_tensors(&self.model, &self.core.params)
     }
 
     /// What the network was asked to be, with the data's sizes.

@@ -1,0 +1,96 @@
+//! [`Labelled`]: what a batch's results are compared with.
+
+use lacis_core::{Dense, Labels, Result};
+use lacis_kernels::Mat;
+use lacis_kernels::loss::Loss;
+use lacis_plan::op::LossKind;
+
+use crate::exec::Targets;
+
+/// Labels in the order of a batch's results, and the rows that count.
+#[derive(Debug)]
+pub(crate) struct Labelled {
+    of: Of,
+    rows: Vec<u32>,
+}
+
+#[derive(Debug)]
+enum Of {
+    Classes(Vec<i32>, usize),
+    Multi(Dense),
+    Numbers(Dense),
+}
+
+/// Which loss labels ask for, and how many columns it has.
+pub fn loss_of(labels: &Labels) -> (LossKind, usize) {
+    match labels {
+        Labels::Classes { count, .. } => (LossKind::Classes, *count),
+        Labels::Multi(of) => (LossKind::Binary, of.n_cols()),
+        Labels::Targets(of) => (LossKind::Squares, of.n_cols()),
+    }
+}
+
+impl Labelled {
+    /// Result `i` is about item `items[i]`; the results `rows` count.
+    pub fn new(labels: &Labels, items: &[u32], rows: Vec<u32>) -> Self {
+        let of = match labels {
+            Labels::Classes { of, count, .. } => {
+                Of::Classes(items.iter().map(|&item| of[item as usize]).collect(), *count)
+            }
+            Labels::Multi(of) => {
+                let mut dense = Dense::zeros(items.len(), of.n_cols());
+                for (i, &item) in items.iter().enumerate() {
+                    let row = dense.row_mut(i);
+                    of.row_cols(item as usize).iter().for_each(|&c| row[c as usize] = 1.0);
+                }
+                Of::Multi(dense)
+            }
+            Labels::Targets(of) => {
+                let mut dense = Dense::zeros(items.len(), of.n_cols());
+                for (i, &item) in items.iter().enumerate() {
+                    dense.row_mut(i).copy_from_slice(of.row(item as usize));
+                }
+                Of::Numbers(dense)
+            }
+        };
+        Labelled { of, rows }
+    }
+
+    /// Of the items that train, in the order of a graph's last level.
+    pub fn of_level(labels: &Labels, train: &[u32], order: Option<&[u32]>) -> Self {
+        match order {
+            // The nodes that train are the first ones.
+            Some(order) => {
+                let rows = (0..train.len() as u32).collect();
+                Labelled::new(labels, &order[..train.len()], rows)
+            }
+            None => {
+                let all: Vec<u32> = (0..labels.n_rows() as u32).collect();
+                Labelled::new(labels, &all, train.to_vec())
+            }
+        }
+    }
+
+    /// How many results count.
+    pub fn count(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The loss, checked; none where the executor compares numbers itself.
+    pub fn loss(&self) -> Result<Option<Loss<'_>>> {
+        match &self.of {
+            Of::Classes(of, count) => Loss::classes(of, *count, &self.rows).map(Some),
+            Of::Multi(of) => Loss::binary(of, &self.rows).map(Some),
+            Of::Numbers(_) => Ok(None),
+        }
+    }
+
+    /// What the executor compares with.
+    pub fn targets<'a>(&'a self, loss: Option<&'a Loss<'a>>) -> Targets<'a> {
+        match (loss, &self.of) {
+            (Some(loss), _) => Targets::Loss(loss),
+            (None, Of::Numbers(of)) => Targets::Numbers(Mat::from(of), &self.rows),
+            (None, _) => Targets::None,
+        }
+    }
+}
