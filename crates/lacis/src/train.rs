@@ -1,7 +1,7 @@
 //! Training: epochs of a plan, watched, and evaluated with a plan of its own.
 //!
 //! ```text
-//!  Source ─► batches ─► Core: forward, loss, backward, update ─► weights ─► Judge: everybody's results
+//!  Source ─► batches ─► Core: forward, loss, backward, update ─► weights ─► Judge: results of all
 //! ```
 //! Where batches come from is all that full batch, sampling and small graphs differ in.
 
