@@ -11,6 +11,8 @@ pub const TRAIN_HELP: &str = "\
 `lacis train` alone trains a GCN on the built-in synthetic set.
 
 Try:  lacis train ~/planetoid/cora --model gat --hidden 64
+      lacis train reddit --model sage --sample neighbor:15,10 --batch-size 1024 --eval-every 5
+      lacis train TU/PROTEINS --model gin --layers 5 --mlp-layers 2 --norm batch --folds 10
       lacis train my-graph --epochs 500 --patience 50 --runs 10
       lacis train sbm:n=100k,e=2M,classes=10,features=64 --dry-run";
 
@@ -64,6 +66,10 @@ pub struct Net {
     /// Put the results of all layers together before the last linear layer
     #[arg(long)]
     pub jumping: bool,
+    /// How the nodes of a graph become one row, where graphs are classified
+    #[arg(long, value_name = "sum|mean|max", default_value = "sum")]
+    #[arg(value_parser = ["sum", "mean", "max"])]
+    pub readout: String,
     /// Hops of a layer of tagcn and cheb, or of appnp [default: 3, 3, 10]
     #[arg(long, value_name = "N")]
     pub hops: Option<usize>,
@@ -101,6 +107,23 @@ pub struct Learning {
     #[arg(long, value_name = "NAME", default_value = "adam")]
     #[arg(value_parser = ["adam", "adamw", "sgd"])]
     pub optimizer: String,
+    /// How the learning rate goes: none, step[:EVERY:FACTOR], cosine[:EPOCHS[:LEAST]],
+    /// plateau[:PATIENCE:FACTOR], each after warmup:EPOCHS, if the rate is to rise first
+    #[arg(long, value_name = "NAME", default_value = "none")]
+    pub schedule: String,
+    /// Shorten gradients that are longer than this, all together
+    #[arg(long, value_name = "NORM")]
+    pub clip: Option<f64>,
+    /// Train on batches: neighbor:15,10 (edges to draw per hop, -1 for all) or saint:STEPS
+    /// [default: all nodes at once]
+    #[arg(long, value_name = "neighbor:LIST|saint:STEPS", conflicts_with = "num_neighbors")]
+    pub sample: Option<String>,
+    /// The same as --sample neighbor:LIST
+    #[arg(long, value_name = "LIST", hide = true, allow_hyphen_values = true)]
+    pub num_neighbors: Option<String>,
+    /// Nodes, walks or graphs of a batch [default: 1024, 1024, 32]
+    #[arg(long, value_name = "N")]
+    pub batch_size: Option<usize>,
     /// Momentum of sgd
     #[arg(long, value_name = "F", default_value_t = 0.0, allow_negative_numbers = true)]
     pub momentum: f64,
@@ -112,6 +135,15 @@ pub struct Learning {
     #[arg(long, value_name = "canonical|random|planetoid|all")]
     #[arg(value_parser = ["canonical", "random", "planetoid", "all"])]
     pub split: Option<String>,
+    /// Cut the items into so many folds, train once with each as the judge
+    #[arg(long, value_name = "N", conflicts_with = "split")]
+    pub folds: Option<usize>,
+    /// Only this one of the folds, from 1
+    #[arg(long, value_name = "I", requires = "folds")]
+    pub fold: Option<usize>,
+    /// What is predicted: node, or graph of a collection [default: by the data]
+    #[arg(long, value_name = "node|graph", value_parser = ["node", "graph"])]
+    pub task: Option<String>,
     /// accuracy, roc-auc, f1-micro, f1-macro, ap, mae, rmse [default: by the labels]
     #[arg(long, value_name = "NAME")]
     pub metric: Option<String>,

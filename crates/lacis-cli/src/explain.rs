@@ -28,7 +28,7 @@ pub fn run(args: &Explain, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     let dataset = desk.open(&args.source)?;
     let seed = args.source.changes.seed;
     let recipe = planned::recipe(&args.net, &args.learning, &args.planning, seed)?;
-    let (split, split_words) = planned::split(&dataset, args.learning.split.as_deref(), seed)?;
+    let (split, split_words) = planned::split_for(&dataset, &args.learning, seed)?;
     let path = machine::profile_path(global.machine.as_deref())?;
     let profile = planned::profile(&desk, &path, (&dataset, &recipe))?;
     let job = Job { dataset: &dataset, split: &split, threads: &desk.threads, profile: &profile };

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lacis::data::splits::{self, Fractions, Planetoid};
+use lacis::data::splits::{self, FoldVal, Folds, Fractions, Planetoid};
 use lacis::kernels::Profile;
 use lacis::machine::this_machine;
 use lacis::metrics::{Metric, Task};
@@ -11,8 +11,10 @@ use lacis::nn::{self, Config};
 use lacis::ops::OPERATIONS;
 use lacis::params::Optimizer;
 use lacis::plan::choose::{RuleSet, SAVINGS, Settings};
-use lacis::plan::op::NormKind;
+use lacis::plan::op::{NormKind, Read};
 use lacis::reference::{Adam, Decay, Sgd};
+use lacis::sample::Sampling;
+use lacis::schedule::parse_schedule;
 use lacis::train::Recipe;
 use lacis::tune::file::load;
 use lacis::{Dataset, Error, Labels, Result, Split};
@@ -48,7 +50,18 @@ pub fn recipe(net: &Net, learning: &Learning, planning: &Planning, seed: u64) ->
     config.residual = net.residual;
     config.jumping = net.jumping;
     config.hops = net.hops;
+    config.readout = Some(match net.readout.as_str() {
+        "mean" => Read::Mean,
+        "max" => Read::Max,
+        _ => Read::Sum,
+    });
+    let (warm_up, decay) = parse_schedule(&learning.schedule, learning.epochs)?;
     Ok(Recipe {
+        sample: sampling(learning)?,
+        batch_size: learning.batch_size,
+        clip: clip(learning.clip)?,
+        warm_up,
+        decay,
         optimizer: optimizer(learning)?,
         epochs: learning.epochs,
         seed,
@@ -56,6 +69,21 @@ pub fn recipe(net: &Net, learning: &Learning, planning: &Planning, seed: u64) ->
         eval_every: learning.eval_every,
         ..Recipe::new(net.model.clone(), config)
     })
+}
+
+/// How batches are drawn, in whichever spelling it was asked for.
+fn sampling(learning: &Learning) -> Result<Option<Sampling>> {
+    let list = learning.num_neighbors.as_ref().map(|list| format!("neighbor:{list}"));
+    learning.sample.clone().or(list).map(|text| text.parse()).transpose()
+}
+
+fn clip(limit: Option<f64>) -> Result<Option<f64>> {
+    match limit {
+        Some(limit) if !(limit > 0.0 && limit.is_finite()) => {
+            Err(Error::argument("--clip", format!("{limit} is no length above 0")))
+        }
+        limit => Ok(limit),
+    }
 }
 
 fn optimizer(learning: &Learning) -> Result<Optimizer> {
@@ -113,14 +141,44 @@ pub fn split(dataset: &Dataset, asked: Option<&str>, seed: u64) -> Result<(Split
     }
 }
 
+/// The split that the arguments ask for: one of several folds, or what [`split`] gives.
+pub fn split_for(dataset: &Dataset, learning: &Learning, seed: u64) -> Result<(Split, String)> {
+    let (Some(count), Some(fold)) = (learning.folds, learning.fold) else {
+        return split(dataset, learning.split.as_deref(), seed);
+    };
+    let Some(labels) = dataset.labels() else { return split(dataset, None, seed) };
+    let folds = Folds { count, val: FoldVal::Next };
+    let all = match labels {
+        Labels::Classes { .. } => splits::stratified_k_fold(labels, folds, seed)?,
+        _ => splits::k_fold(labels, folds, seed)?,
+    };
+    match fold.checked_sub(1).and_then(|at| all.get(at)) {
+        Some(split) => Ok((split.clone(), format!("fold {fold} of {count}"))),
+        None => Err(Error::argument(format!("--fold {fold}"), format!("is none of 1 to {count}"))),
+    }
+}
+
+/// What is predicted: of graphs, where there are many, else of nodes.
+pub fn task(dataset: &Dataset, asked: Option<&str>) -> Result<Task> {
+    let by_data = if dataset.collection().is_some() { Task::Graph } else { Task::Node };
+    match asked.map(str::parse::<Task>).transpose()? {
+        Some(task) if task != by_data => {
+            let what = if by_data == Task::Graph { "many graphs" } else { "one graph" };
+            let problem = format!("'{}' is {what}, with labels of its own", dataset.name());
+            Err(Error::argument(format!("--task {}", asked.unwrap_or_default()), problem))
+        }
+        _ => Ok(by_data),
+    }
+}
+
 /// How good a result is, by the labels unless something was asked for.
 pub fn metric(dataset: &Dataset, asked: Option<&str>) -> Result<Metric> {
     match asked {
-        None => Ok(Metric::default_for(Task::Node, dataset.labels())),
+        None => Ok(Metric::default_for(task(dataset, None)?, dataset.labels())),
         Some(name) => {
             let metric: Metric = name.parse()?;
-            if !metric.is_for(Task::Node) {
-                let problem = "is no metric of nodes";
+            if !metric.is_for(task(dataset, None)?) {
+                let problem = "is a metric of links";
                 return Err(Error::argument(format!("--metric {name}"), problem));
             }
             Ok(metric)

@@ -60,7 +60,7 @@ impl Again {
         // Predictions need no labels: a split of none will do.
         let split = match dataset.labels() {
             None => Split::default(),
-            Some(_) => planned::split(&dataset, args.learning.split.as_deref(), seed)?.0,
+            Some(_) => planned::split_for(&dataset, &args.learning, seed)?.0,
         };
         Ok(Again { args, dataset, split })
     }

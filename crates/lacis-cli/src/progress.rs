@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_millis(400);
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// The signal that asked us to stop, or 0.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicUsize>);
 
 /// No signal: somebody in this process wants the work to end early, but properly.

@@ -6,7 +6,7 @@ pub(crate) mod run;
 use std::time::Instant;
 
 use lacis::metrics::{Metric, ScoreRow, Scored};
-use lacis::schedule::{Patience, Progress, parse_duration};
+use lacis::schedule::{Better, Patience, Progress, parse_duration};
 use lacis::train::{Epoch, Job, Recipe, Trainer};
 use lacis::{Dataset, Error, Split};
 use serde_json::json;
@@ -18,7 +18,7 @@ use crate::machine;
 use crate::out::{Failure, Out, Outcome};
 use crate::planned;
 use crate::progress::Stop;
-use report::{Report, Scores, Spent};
+use report::{Report, Scores, Spent, Until};
 use run::Kept;
 
 pub fn run(args: &Train, global: &Global, out: &Out, stop: &Stop) -> Outcome {
@@ -30,17 +30,19 @@ pub fn run(args: &Train, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     let load_s = begun.elapsed().as_secs_f64();
     let seed = args.source.changes.seed;
     let path = machine::profile_path(global.machine.as_deref())?;
+    planned::task(&dataset, args.learning.task.as_deref())?;
     let mut tests = Vec::new();
-    for number in 0..args.running.runs.max(1) {
-        let seed = seed.wrapping_add(number);
-        let recipe = planned::recipe(&args.net, &args.learning, &args.planning, seed)?;
+    let all = trainings(&args)?;
+    for (number, (run, own)) in all.iter().enumerate() {
+        let seed = seed.wrapping_add(*run);
+        let recipe = planned::recipe(&own.net, &own.learning, &own.planning, seed)?;
         let profile = planned::profile(&desk, &path, (&dataset, &recipe))?;
-        let (split, words) = planned::split(&dataset, args.learning.split.as_deref(), seed)?;
-        let metric = planned::metric(&dataset, args.learning.metric.as_deref())?;
+        let (split, words) = planned::split_for(&dataset, &own.learning, seed)?;
+        let metric = planned::metric(&dataset, own.learning.metric.as_deref())?;
         let job =
             Job { dataset: &dataset, split: &split, threads: &desk.threads, profile: &profile };
         let mut session = Session {
-            args: &args,
+            args: own,
             out,
             stop,
             dataset: &dataset,
@@ -50,7 +52,8 @@ pub fn run(args: &Train, global: &Global, out: &Out, stop: &Stop) -> Outcome {
             spent: Spent::after_loading(load_s),
             begun,
             threads: desk.threads.count(),
-            last: number + 1 == args.running.runs.max(1),
+            many: all.len() > 1,
+            last: number + 1 == all.len(),
         };
         match session.train(&job, recipe, resumed.as_deref())? {
             Some(test) => tests.push(test),
@@ -61,6 +64,22 @@ pub fn run(args: &Train, global: &Global, out: &Out, stop: &Stop) -> Outcome {
         report::of_many(out, &tests)?;
     }
     Ok(())
+}
+
+/// Every training that is asked for: each run, and in it each fold.
+fn trainings(args: &Train) -> Result<Vec<(u64, Train)>, Failure> {
+    let folds: Vec<Option<usize>> = match (args.learning.folds, args.learning.fold) {
+        (Some(count), None) => (1..=count).map(Some).collect(),
+        (_, fold) => vec![fold],
+    };
+    let of_run = |run: u64| {
+        folds.iter().map(move |&fold| {
+            let mut own = args.clone();
+            own.learning.fold = fold;
+            (run, own)
+        })
+    };
+    Ok((0..args.running.runs.max(1)).flat_map(of_run).collect())
 }
 
 /// One training, from plan to summary.
@@ -75,6 +94,7 @@ struct Session<'a> {
     spent: Spent,
     begun: Instant,
     threads: usize,
+    many: bool,
     last: bool,
 }
 
@@ -140,33 +160,28 @@ impl Session<'_> {
     ) -> Result<Option<Best>, Failure> {
         let epochs = self.args.learning.epochs;
         let limit = self.args.running.time_limit.as_deref().map(parse_duration).transpose()?;
+        let deadline = limit.and_then(|limit| self.begun.checked_add(limit));
+        self.spent.until = Until { stop: Some(self.stop.clone()), deadline };
         let bar = report::Bar::new(self.out, epochs as u64);
-        let mut best = kept.best.take();
         while trainer.epoch() < epochs {
             let epoch = trainer.step(&mut self.spent)?;
-            self.spent.epoch(&epoch);
             if !epoch.loss.is_finite() {
                 return Err(diverged(&epoch, self.args.learning.lr).into());
             }
-            let due = self.is_due(epoch.epoch, epochs);
-            let scores = if due { Some(self.scores(trainer)?) } else { None };
-            let seen = scores.map(|scores| patience.see(epoch.epoch, scores.judged()));
-            if matches!(seen, Some(Progress::Best)) {
-                best = Some(Best { epoch: epoch.epoch, weights: trainer.params().clone() });
+            let mut exhausted = false;
+            if epoch.complete {
+                exhausted = self.seen(&epoch, trainer, (&mut *kept, patience), &bar)?;
             }
-            let line = report::epoch_line(&epoch, scores.as_ref());
-            self.out.event("epoch", &line)?;
-            kept.epoch(&line)?;
-            bar.show(&epoch, scores.as_ref());
             let early = self.stop.ends_early();
-            let stopping = self.stop.came() && !early;
-            let late = early || limit.is_some_and(|limit| self.begun.elapsed() >= limit);
+            let (stopping, late) = (self.spent.until.stopped(), self.spent.until.late() || early);
             if stopping || late || kept.is_due() {
-                kept.checkpoint(trainer, patience, best.as_ref())?;
+                kept.checkpoint(trainer, patience)?;
             }
             if stopping {
                 bar.clear();
-                self.out.note(format_args!("stopped after epoch {}{}", epoch.epoch, kept.advice()));
+                let when = if epoch.complete { "after" } else { "in" };
+                let advice = kept.advice();
+                self.out.note(format_args!("stopped {when} epoch {}{advice}", epoch.epoch));
                 return Err(Error::Interrupted.into());
             }
             if early {
@@ -176,14 +191,41 @@ impl Session<'_> {
                 self.out.note(format_args!("the time is over{}", kept.advice()));
                 break;
             }
-            if matches!(seen, Some(Progress::Exhausted)) {
+            if exhausted {
                 self.out.detail(format_args!("no better for long; stopped at {}", epoch.epoch));
                 break;
             }
         }
         bar.clear();
-        kept.checkpoint(trainer, patience, best.as_ref())?;
-        Ok(best)
+        kept.checkpoint(trainer, patience)?;
+        Ok(kept.best.take())
+    }
+
+    /// Takes in an epoch: how good it is, whether it is the best, and what is said of it. Whether
+    /// patience has run out.
+    fn seen(
+        &mut self,
+        epoch: &Epoch,
+        trainer: &mut Trainer<'_>,
+        (kept, patience): (&mut Kept, &mut Patience),
+        bar: &report::Bar,
+    ) -> Result<bool, Failure> {
+        self.spent.epoch(epoch);
+        let due = self.is_due(epoch.epoch, self.args.learning.epochs);
+        let scores = if due { Some(self.scores(trainer)?) } else { None };
+        let progress = scores.map(|scores| patience.see(epoch.epoch, scores.judged()));
+        if let Some(scores) = scores {
+            let sign = if self.metric.better() == Better::Higher { 1.0 } else { -1.0 };
+            trainer.judged(sign * scores.judged());
+        }
+        if matches!(progress, Some(Progress::Best)) {
+            kept.best = Some(Best { epoch: epoch.epoch, weights: trainer.params().clone() });
+        }
+        let line = report::epoch_line(epoch, scores.as_ref());
+        self.out.event("epoch", &line)?;
+        kept.epoch(&line)?;
+        bar.show(epoch, scores.as_ref());
+        Ok(matches!(progress, Some(Progress::Exhausted)))
     }
 
     fn is_due(&self, epoch: usize, epochs: usize) -> bool {
@@ -236,7 +278,7 @@ impl Session<'_> {
         };
         let summary = report.as_json(&trainer);
         kept.finish(&trainer, &summary)?;
-        let name = if self.args.running.runs > 1 { "run" } else { "done" };
+        let name = if self.many { "run" } else { "done" };
         self.out.event(name, &summary)?;
         report.print(self.out, &trainer, self.last)?;
         Ok(scores.test)

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod answers; // what it says when used, misused, and piped
+mod batches; // sampled batches, graphs in folds
 mod bench; // tuning and timing
 mod files; // converting, validating, being interrupted
 mod train; // training, judging, predicting

@@ -6,6 +6,7 @@ mod entries;
 mod pointwise;
 mod products;
 mod slots;
+pub mod weighted;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -77,6 +78,8 @@ pub enum Targets<'a> {
     Loss(&'a Loss<'a>),
     /// Numbers, and the rows that count.
     Numbers(lacis_kernels::Mat<'a>, &'a [u32]),
+    /// Rows that count by weights.
+    Weighted(weighted::Weighted<'a>),
 }
 
 /// What a pass found.
@@ -239,6 +242,22 @@ impl Executor {
 }
 
 impl Executor {
+    /// The length of all parameters' gradients together, after a backward pass.
+    ///
+    /// # Errors
+    /// When no pass has been.
+    pub fn gradient_norm(&self, context: &Context<'_>, params: &Params) -> Result<f64> {
+        let mut sum = 0.0;
+        for step in &self.plan.steps {
+            if let Operator::Update(_) = step.operator {
+                let grad = self.mat(step.inputs[0], context, params)?;
+                let squares = |row: &[f32]| row.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>();
+                sum += (0..grad.n_rows()).map(|i| squares(grad.row(i))).sum::<f64>();
+            }
+        }
+        Ok(sum.sqrt())
+    }
+
     /// A parameter follows its gradient.
     fn update(
         &mut self,

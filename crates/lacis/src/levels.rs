@@ -4,6 +4,8 @@
 //! every level; where only some nodes are asked for, level `L` has those, and each earlier level
 //! those that the next one gathers from: every row that is not there could not have been seen.
 
+pub(crate) mod drawn;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, OnceLock};
@@ -32,6 +34,8 @@ pub struct Levels {
     features: Arc<Features>,
     /// Sparse features the other way round, once somebody asks.
     turned: Arc<OnceLock<Csr>>,
+    /// Whether they serve one step only: then nothing is kept for later ones.
+    passing: bool,
     symmetric: bool,
     weighted: bool,
 }
@@ -104,6 +108,7 @@ impl Levels {
             edges: HashMap::new(),
             features: gathered(asked.features, reached.order.as_deref()),
             turned: Arc::default(),
+            passing: false,
             symmetric: sizes.symmetric,
             weighted: sizes.edge_weights,
         };
@@ -162,9 +167,10 @@ impl Levels {
         &self.features
     }
 
-    /// Sparse features with columns as rows, made at the first call.
+    /// Sparse features with columns as rows, made at the first call; not for a passing batch.
     pub fn features_turned(&self, threads: &Threads) -> Option<&Csr> {
         match &*self.features {
+            Features::Sparse(_) if self.passing => None,
             Features::Sparse(x) => Some(self.turned.get_or_init(|| x.transpose(threads))),
             Features::Dense(_) => None,
         }

@@ -154,7 +154,9 @@ impl Model {
         let mut build = Build::new();
         let x = build.features(config);
         let mut result = (kind.build)(&mut build, config, &x);
-        if let Some(read) = config.readout {
+        // A stack of layers reads graphs out before its last linear layer; others do it here.
+        let reads = config.readout.filter(|_| result.rows() != lacis_plan::Dim::Graphs);
+        if let Some(read) = reads {
             result = Expr::new(lacis_plan::Op::Readout(read), vec![result]);
         }
         Model::from_parts(name, config, (build, result), loss)

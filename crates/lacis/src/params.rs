@@ -66,6 +66,8 @@ pub struct Params {
     steps: u64,
     /// Gradients of the last pass, kept where somebody asked for them.
     kept: Option<Vec<Vec<f32>>>,
+    /// What gradients are multiplied by before they are followed.
+    scale: f32,
 }
 
 impl Params {
@@ -92,7 +94,7 @@ impl Params {
             Ok(Param { name: info.name.clone(), value, first, second })
         });
         let all = all.collect::<Result<Vec<_>>>()?;
-        Ok(Params { all, optimizer, steps: 0, kept: None })
+        Ok(Params { all, optimizer, steps: 0, kept: None, scale: 1.0 })
     }
 
     /// Keeps gradients from now on, instead of learning from them: for checks.
@@ -150,6 +152,11 @@ impl Params {
         self.steps += 1;
     }
 
+    /// From now on gradients are multiplied by this before they are followed.
+    pub fn scale_gradients(&mut self, scale: f32) {
+        self.scale = scale;
+    }
+
     /// Follows a gradient.
     pub(crate) fn update(
         &mut self,
@@ -164,6 +171,13 @@ impl Params {
             kept[index] = grad.to_vec();
             return Ok(());
         }
+        let scaled: Vec<f32>;
+        let grad = if self.scale == 1.0 {
+            grad
+        } else {
+            scaled = grad.iter().map(|g| g * self.scale).collect();
+            &scaled
+        };
         let weights = param.value.data_mut();
         match self.optimizer {
             Optimizer::Adam(rule) => {

@@ -80,6 +80,34 @@ impl Schedule {
     }
 }
 
+/// Warm-up and decay of a training of so many epochs: `none`, `step`, `cosine`, `plateau` or what
+/// [`Decay`] takes, after `warmup:EPOCHS,` where the rate rises first.
+///
+/// # Errors
+/// When it is no schedule.
+pub fn parse_schedule(text: &str, epochs: usize) -> Result<(usize, Decay)> {
+    let (warm_up, rest) = match text.split_once(',') {
+        Some((first, rest)) if first.starts_with("warmup") => (first, rest),
+        None if text.starts_with("warmup") => (text, "none"),
+        _ => ("warmup:0", text),
+    };
+    let warm_up: usize = match warm_up.strip_prefix("warmup:").map(str::parse) {
+        Some(Ok(warm_up)) => warm_up,
+        _ => {
+            let problem = "is no warm-up; warmup:EPOCHS would be right";
+            return Err(Error::argument(format!("'{warm_up}'"), problem));
+        }
+    };
+    let decay = match rest {
+        "none" => Decay::Constant,
+        "step" => Decay::Step { every: (epochs / 3).max(1), factor: 0.1 },
+        "cosine" => Decay::Cosine { epochs: epochs.saturating_sub(warm_up).max(1), least: 0.0 },
+        "plateau" => Decay::Plateau { patience: 10, factor: 0.5 },
+        other => other.parse()?,
+    };
+    Ok((warm_up, decay))
+}
+
 impl FromStr for Decay {
     type Err = Error;
 
@@ -327,6 +355,20 @@ mod tests {
         assert_eq!(ok("plateau:10:0.5"), Decay::Plateau { patience: 10, factor: 0.5 });
         for text in ["", "step", "step:0:0.1", "step:5:2", "cosine:-1", "plateau:1:NaN", "linear"] {
             assert!(text.parse::<Decay>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn schedules_have_short_names_and_warm_ups() {
+        let of = |text: &str| parse_schedule(text, 300).unwrap();
+        assert_eq!(of("none"), (0, Decay::Constant));
+        assert_eq!(of("warmup:5"), (5, Decay::Constant));
+        assert_eq!(of("step"), (0, Decay::Step { every: 100, factor: 0.1 }));
+        assert_eq!(of("warmup:50,cosine"), (50, Decay::Cosine { epochs: 250, least: 0.0 }));
+        assert_eq!(of("plateau"), (0, Decay::Plateau { patience: 10, factor: 0.5 }));
+        assert_eq!(of("warmup:2,step:5:0.5"), (2, Decay::Step { every: 5, factor: 0.5 }));
+        for text in ["warm", "warmup", "warmup:x,cosine", "warmup:3,", "linear"] {
+            assert!(parse_schedule(text, 10).is_err(), "{text}");
         }
     }
 

@@ -7,6 +7,8 @@
 
 mod judge;
 mod learn;
+mod sampled;
+mod setup;
 mod source;
 pub mod state;
 mod targets;
@@ -14,7 +16,7 @@ mod targets;
 use std::sync::Arc;
 use std::time::Instant;
 
-use lacis_core::{Dataset, Dense, Error, Features, Result, Split, Threads};
+use lacis_core::{Dataset, Error, Result, Split, Threads};
 use lacis_kernels::{Mat, Profile};
 use lacis_plan::Sizes;
 use lacis_plan::choose::{Chosen, Settings, choose};
@@ -23,6 +25,11 @@ use lacis_plan::plan::Plan;
 
 use self::judge::Judge;
 use self::learn::{Core, Within};
+use self::sampled::Setting;
+use self::setup::{
+    asked, count_of, expected_batch, features_for, first_params, fits, graphs_of, inference_plan,
+    readout,
+};
 use self::source::{Nothing, Source, Whole};
 use self::targets::Labelled;
 use crate::costs::Measured;
@@ -30,6 +37,8 @@ use crate::exec::{Executor, Observe};
 use crate::levels::{Asked, Levels};
 use crate::nn::{Config, Model};
 use crate::params::{Optimizer, Params};
+use crate::sample::Sampling;
+use crate::schedule::{Better, Decay, Patience, Schedule};
 
 pub use self::targets::loss_of;
 
@@ -62,6 +71,16 @@ pub struct Recipe {
     pub settings: Settings,
     /// Epochs between evaluations; 0 for none before the end.
     pub eval_every: usize,
+    /// How batches of nodes are drawn; absent, all training nodes are one.
+    pub sample: Option<Sampling>,
+    /// Nodes, walks or graphs of a batch; absent, 1024 nodes or walks, 32 graphs.
+    pub batch_size: Option<usize>,
+    /// Epochs in which the learning rate rises.
+    pub warm_up: usize,
+    /// How it falls then.
+    pub decay: Decay,
+    /// The longest that all gradients together may be.
+    pub clip: Option<f64>,
 }
 
 impl Recipe {
@@ -75,6 +94,11 @@ impl Recipe {
             seed: 0,
             settings: Settings::default(),
             eval_every: 1,
+            sample: None,
+            batch_size: None,
+            warm_up: 0,
+            decay: Decay::Constant,
+            clip: None,
         }
     }
 }
@@ -92,6 +116,8 @@ pub struct Trainer<'a> {
     epoch: usize,
     /// What has been done of the epoch that is under way.
     within: Within,
+    /// Waits for better values, for rates that fall when there are none.
+    plateau: Patience,
     plan_seconds: f64,
 }
 
@@ -106,13 +132,6 @@ pub struct Epoch {
     pub seconds: f64,
     /// Whether all its batches were seen: an observer may stop it between two.
     pub complete: bool,
-}
-
-/// Whether a kind of network can take sparse features as they are.
-fn takes_sparse(model: &str, config: &Config) -> bool {
-    let powers = model == "cheb";
-    let maximum = model == "sage" && config.aggregate == crate::nn::sage::Aggregate::Max;
-    !powers && !maximum && !config.residual
 }
 
 impl<'a> Trainer<'a> {
@@ -142,12 +161,21 @@ impl<'a> Trainer<'a> {
         let (loss, outputs) = loss_of(labels);
         let mut recipe = recipe;
         recipe.config.outputs = outputs;
+        recipe.config.readout = readout(job.dataset, &recipe.config);
         let features = features_for(job.dataset, &mut recipe)?;
         let model = Model::new(&recipe.model, &recipe.config, Some(loss))?;
         let start = Instant::now();
+        let graphs = graphs_of(job, &recipe)?;
+        recipe.settings.batches = recipe.sample.is_some() || graphs.is_some();
+        let setting = Setting { job, recipe: &recipe, model: &model, features: &features, labels };
         let asked = asked(job, &features, &model, &recipe.settings);
-        let sizes = Levels::sizes(&asked, job.threads)?;
-        let sizes = Sizes { iterations: recipe.epochs.max(1), ..sizes };
+        let sizes = match recipe.settings.batches {
+            true => expected_batch(&mut *setting.source(None)?)?,
+            false => {
+                let sizes = Levels::sizes(&asked, job.threads)?;
+                Sizes { iterations: recipe.epochs.max(1), ..sizes }
+            }
+        };
         let costs = Measured(job.profile);
         let mut chosen = choose(&model.network, &sizes, &costs, &recipe.settings)?;
         if let Some(plan) = plan {
@@ -157,19 +185,26 @@ impl<'a> Trainer<'a> {
         }
         let evaluation = inference_plan(&model, &recipe, (job, &features))?;
         let plan_seconds = start.elapsed().as_secs_f64();
-        let levels = Levels::new(&asked, &chosen.plan, job.threads)?;
+        let source: Box<dyn Source> = match recipe.settings.batches {
+            true => setting.source(Some(&chosen.plan))?,
+            false => {
+                let levels = Levels::new(&asked, &chosen.plan, job.threads)?;
+                let labelled = Labelled::of_level(labels, &job.split.train, levels.order());
+                Box::new(Whole::new(levels, labelled))
+            }
+        };
         let whole_asked = Asked { rows: None, ..asked };
         let whole = Levels::new(&whole_asked, &evaluation, job.threads)?;
-        let labelled = Labelled::of_level(labels, &job.split.train, levels.order());
         Ok(Trainer {
-            core: Core::new(first_params(&model, &chosen.plan, &recipe)?),
+            plateau: plateau(&recipe),
+            core: Core::new(first_params(&model, &chosen.plan, &recipe)?, recipe.clip),
             job,
             recipe,
             model,
             chosen,
             sizes,
-            source: Box::new(Whole::new(levels, labelled)),
-            judge: Judge::new(evaluation, whole),
+            source,
+            judge: Judge::new(evaluation, whole, graphs),
             epoch: 0,
             within: Within::default(),
             plan_seconds,
@@ -183,23 +218,26 @@ impl<'a> Trainer<'a> {
     pub fn for_inference(job: &'a Job<'a>, recipe: Recipe, outputs: usize) -> Result<Self> {
         let mut recipe = recipe;
         recipe.config.outputs = outputs;
+        recipe.config.readout = readout(job.dataset, &recipe.config);
         let features = features_for(job.dataset, &mut recipe)?;
         let model = Model::new(&recipe.model, &recipe.config, None)?;
         let graph = job.dataset.graph();
         let (levels, rows, reach) = (model.levels, None, false);
         let asked = Asked { graph, features: &features, levels, rows, reach };
         let sizes = Levels::sizes(&asked, job.threads)?;
-        let sizes = Sizes { iterations: 1, ..sizes };
+        let graphs = graphs_of(job, &recipe)?;
+        let sizes = Sizes { iterations: 1, graphs: count_of(graphs.as_deref()), ..sizes };
         let start = Instant::now();
         let chosen = choose(&model.network, &sizes, &Measured(job.profile), &recipe.settings)?;
         let plan_seconds = start.elapsed().as_secs_f64();
         let whole = Levels::new(&asked, &chosen.plan, job.threads)?;
         Ok(Trainer {
-            core: Core::new(first_params(&model, &chosen.plan, &recipe)?),
+            plateau: plateau(&recipe),
+            core: Core::new(first_params(&model, &chosen.plan, &recipe)?, recipe.clip),
             job,
             recipe,
             model,
-            judge: Judge::new(chosen.plan.clone(), whole),
+            judge: Judge::new(chosen.plan.clone(), whole, graphs),
             chosen,
             sizes,
             source: Box::new(Nothing),
@@ -275,6 +313,21 @@ impl<'a> Trainer<'a> {
         self.chosen.predicted.iteration * self.n_batches().max(1) as f64
     }
 
+    /// The learning rate of the next epoch.
+    pub fn rate(&self) -> f64 {
+        let Recipe { warm_up, decay, .. } = self.recipe;
+        let schedule = Schedule { base: self.recipe.optimizer.rate(), warm_up, decay };
+        schedule.rate(self.epoch, self.plateau.exhausted())
+    }
+
+    /// Tells how good the present weights are, larger being better: rates that fall when nothing
+    /// gets better depend on it.
+    pub fn judged(&mut self, value: f64) {
+        if self.epoch > self.recipe.warm_up {
+            self.plateau.see(self.epoch, value);
+        }
+    }
+
     /// Runs one epoch, batch by batch: forward, loss, backward, update. Where the observer stops
     /// it between two batches, the next call goes on there.
     ///
@@ -282,7 +335,11 @@ impl<'a> Trainer<'a> {
     /// When a step fails.
     pub fn step(&mut self, observer: &mut dyn Observe) -> Result<Epoch> {
         let start = Instant::now();
+        let rate = self.rate();
         let Trainer { job, source, core, within, recipe, .. } = self;
+        if recipe.decay != Decay::Constant || recipe.warm_up > 0 {
+            core.params.set_optimizer(core.params.optimizer().with_rate(rate));
+        }
         source.begin(self.epoch, within.batches)?;
         let changes = source.changes();
         while let Some(batch) = source.next()? {
@@ -292,7 +349,7 @@ impl<'a> Trainer<'a> {
             }
             let seed = batch_seed(recipe.seed, self.epoch, within.batches);
             let loss = core.learn(&batch, (seed, changes), observer)?;
-            within.add(loss, batch.labelled.count());
+            within.add(loss, batch.labelled.share());
             if !observer.goes_on() && within.batches < source.n_batches() {
                 break;
             }
@@ -328,6 +385,14 @@ impl<'a> Trainer<'a> {
     }
 }
 
+fn plateau(recipe: &Recipe) -> Patience {
+    let patience = match recipe.decay {
+        Decay::Plateau { patience, .. } => Some(patience),
+        _ => None,
+    };
+    Patience::new(Better::Higher, patience)
+}
+
 /// The seed of an epoch's random numbers.
 pub fn epoch_seed(seed: u64, epoch: usize) -> u64 {
     seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(epoch as u64 + 1)
@@ -336,80 +401,4 @@ pub fn epoch_seed(seed: u64, epoch: usize) -> u64 {
 /// The seed of a batch's random numbers: the first one's is the epoch's.
 fn batch_seed(seed: u64, epoch: usize, batch: usize) -> u64 {
     epoch_seed(seed, epoch).wrapping_add((batch as u64).wrapping_mul(0xD1B5_4A32_D192_ED03))
-}
-
-/// Whether a plan computes with a network's parameters.
-fn fits(plan: &Plan, model: &Model) -> Result<()> {
-    plan.check()?;
-    let own: Vec<(&str, [usize; 2])> =
-        model.params.iter().map(|param| (param.symbol.as_str(), param.shape)).collect();
-    let theirs: Vec<(&str, [usize; 2])> =
-        plan.params.iter().map(|param| (param.name.as_str(), param.shape)).collect();
-    if own != theirs {
-        let problem = "is of another network, or of other sizes; `lacis explain` shows this one's";
-        return Err(Error::argument(format!("plan {}", plan.id()), problem));
-    }
-    Ok(())
-}
-
-/// The data's features as a recipe's network takes them; the recipe learns their width.
-fn features_for(dataset: &Dataset, recipe: &mut Recipe) -> Result<Arc<Features>> {
-    let Some(features) = dataset.features() else {
-        let problem =
-            "it has no features; --features 64 makes random ones, --features degree others";
-        return Err(Error::argument(format!("data set '{}'", dataset.name()), problem));
-    };
-    recipe.config.inputs = features.width();
-    let sparse = matches!(features, Features::Sparse(_));
-    recipe.config.sparse_features = sparse && takes_sparse(&recipe.model, &recipe.config);
-    Ok(Arc::new(match (features, recipe.config.sparse_features) {
-        (Features::Sparse(_), false) => Features::Dense(features.to_dense()),
-        _ => features.clone(),
-    }))
-}
-
-fn asked<'a>(
-    job: &'a Job<'a>,
-    features: &'a Arc<Features>,
-    model: &Model,
-    settings: &Settings,
-) -> Asked<'a> {
-    // Norms over all rows need all rows.
-    let whole = model.config.norm == Some(lacis_plan::op::NormKind::Batch);
-    let rows = settings.uses("zero-rows") && !whole;
-    Asked {
-        graph: job.dataset.graph(),
-        features,
-        levels: model.levels,
-        rows: rows.then_some(job.split.train.as_slice()),
-        reach: settings.uses("reach") && !whole,
-    }
-}
-
-/// The plan of forward passes alone.
-fn inference_plan(
-    model: &Model,
-    recipe: &Recipe,
-    (job, features): (&Job<'_>, &Arc<Features>),
-) -> Result<Plan> {
-    let mut network = model.network.clone();
-    network.loss = None;
-    let graph = job.dataset.graph();
-    let asked = Asked { graph, features, levels: model.levels, rows: None, reach: false };
-    let sizes = Levels::sizes(&asked, job.threads)?;
-    let iterations = recipe.epochs.max(1) / recipe.eval_every.max(1);
-    let sizes = Sizes { iterations: iterations.max(1), ..sizes };
-    Ok(choose(&network, &sizes, &Measured(job.profile), &recipe.settings)?.plan)
-}
-
-fn first_params(model: &Model, plan: &Plan, recipe: &Recipe) -> Result<Params> {
-    let mut specs = model.params.iter();
-    Params::new(
-        &plan.params,
-        |info| match specs.next() {
-            Some(spec) => spec.init.values(recipe.seed, &spec.name, spec.shape),
-            None => Dense::zeros(info.shape[0], info.shape[1]),
-        },
-        recipe.optimizer,
-    )
 }

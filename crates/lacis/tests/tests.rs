@@ -1,5 +1,6 @@
 //! The engine as a Rust program uses it.
 #![allow(clippy::unwrap_used)]
 
+mod batches; // sampled neighbourhoods, random walks, small graphs
 mod training; // networks: gradients, savings, candidates, threads, checkpoints
 mod tuning; // measuring a machine, and what is kept of it

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::out::{Out, Outcome, bytes, grouped};
 use crate::planned;
+use crate::progress::Stop;
 
 /// How good the weights are.
 #[derive(Clone, Copy, Debug)]
@@ -34,9 +35,30 @@ fn number(value: f64) -> Value {
     if value.is_finite() { json!(value) } else { Value::Null }
 }
 
+/// Somebody who wants to stop, or a time that is over.
+#[derive(Clone, Debug, Default)]
+pub struct Until {
+    pub stop: Option<Stop>,
+    pub deadline: Option<Instant>,
+}
+
+impl Until {
+    /// Whether somebody wants to stop.
+    pub fn stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.came() && !stop.ends_early())
+    }
+
+    /// Whether the time is over.
+    pub fn late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+}
+
 /// Where the time went.
 #[derive(Clone, Debug, Default)]
 pub struct Spent {
+    /// When an epoch is to be left between two batches.
+    pub until: Until,
     pub load_s: f64,
     pub plan_s: f64,
     pub train_s: f64,
@@ -51,6 +73,10 @@ impl Observe for Spent {
             self.steps.resize(index + 1, 0.0);
         }
         self.steps[index] += seconds;
+    }
+
+    fn goes_on(&mut self) -> bool {
+        !self.until.stopped() && !self.until.late()
     }
 }
 
@@ -145,7 +171,7 @@ pub fn epoch_line(epoch: &Epoch, scores: Option<&Scores>) -> Value {
 pub fn plan(out: &Out, trainer: &Trainer<'_>) -> Outcome {
     let chosen = trainer.chosen();
     let body = json!({ "id": chosen.plan.id(), "formula": chosen.plan.formula,
-                       "predicted_epoch_ms": chosen.predicted.iteration * 1e3,
+                       "predicted_epoch_ms": trainer.predicted_epoch_seconds() * 1e3,
                        "peak_bytes": trainer.predicted_bytes(),
                        "plan_ms": trainer.plan_seconds() * 1e3 });
     out.event("plan", &body)
@@ -174,10 +200,19 @@ pub fn dry_run(
     ))?;
     out.line(format_args!("plan {}  {}", chosen.plan.id(), chosen.plan.formula))?;
     out.line(format_args!(
-        "predicted  {:.3} ms an epoch, {} beyond graph and features",
-        chosen.predicted.iteration * 1e3,
+        "predicted  {:.3} ms an epoch{}, {} beyond graph and features",
+        trainer.predicted_epoch_seconds() * 1e3,
+        in_batches(trainer),
         bytes(trainer.predicted_bytes()),
     ))
+}
+
+/// Where an epoch has several batches, how many.
+fn in_batches(trainer: &Trainer<'_>) -> String {
+    match trainer.n_batches() {
+        0 | 1 => String::new(),
+        n => format!(" of {} batches", grouped(n)),
+    }
 }
 
 /// What came out of a training.
@@ -199,7 +234,7 @@ impl Report<'_> {
         json!({
             "test": number(scores.test), "val": number(scores.val), "train": number(scores.train),
             "metric": self.metric, "best_epoch": self.best_epoch, "train_nodes": self.train_nodes,
-            "epochs": trainer.epoch(), "seed": trainer.recipe().seed,
+            "batches": trainer.n_batches(), "epochs": trainer.epoch(), "seed": trainer.recipe().seed,
             "epoch_ms": number(spent.epoch_ms()), "load_s": spent.load_s, "plan_s": spent.plan_s,
             "train_s": spent.train_s, "eval_s": spent.eval_s, "total_s": self.total_s,
             "peak_rss_bytes": peak_rss_bytes(), "plan": plan.id(), "savings": plan.savings,
@@ -227,7 +262,9 @@ impl Report<'_> {
             .take(4)
             .map(|(kind, share)| format!("{kind} {:.0} %", share * 100.0))
             .collect();
-        out.line(format_args!("epoch      {:.3} ms: {}", spent.epoch_ms(), kinds.join(", ")))?;
+        let batches = in_batches(trainer);
+        let ms = spent.epoch_ms();
+        out.line(format_args!("epoch      {ms:.3} ms{batches}: {}", kinds.join(", ")))?;
         out.line(format_args!(
             "time       load {:.2} s, plan {:.3} s, train {:.2} s, evaluate {:.2} s",
             spent.load_s, spent.plan_s, spent.train_s, spent.eval_s

@@ -21,7 +21,7 @@ const EVERY: Duration = Duration::from_secs(20);
 pub struct Kept {
     folder: Option<RunFolder>,
     last: Instant,
-    /// The best weights of a run that goes on.
+    /// The best weights so far.
     pub best: Option<Best>,
     lines: Vec<Value>,
     resuming: bool,
@@ -30,6 +30,11 @@ pub struct Kept {
 /// What goes on besides the trainer.
 pub struct State {
     pub patience: [i64; 4],
+}
+
+/// Whether several folders are written.
+fn is_one_of_many(args: &Train) -> bool {
+    args.running.runs > 1 || args.learning.folds.is_some()
 }
 
 /// The arguments of a run that is to go on: those that were kept, if none that was typed differs.
@@ -54,7 +59,7 @@ impl Kept {
         let folder = match (resumed, &args.running.out) {
             (Some(folder), _) => Some(RunFolder::open(folder)?),
             _ if args.running.no_save => None,
-            (None, Some(path)) if args.running.runs <= 1 => Some(RunFolder::create_at(path)?),
+            (None, Some(path)) if !is_one_of_many(args) => Some(RunFolder::create_at(path)?),
             (None, Some(parent)) => {
                 Some(RunFolder::create(parent, dataset.name(), &args.net.model)?)
             }
@@ -136,18 +141,13 @@ impl Kept {
         self.folder.is_some() && self.last.elapsed() >= EVERY
     }
 
-    pub fn checkpoint(
-        &mut self,
-        trainer: &Trainer<'_>,
-        patience: &Patience,
-        best: Option<&Best>,
-    ) -> Result<()> {
+    pub fn checkpoint(&mut self, trainer: &Trainer<'_>, patience: &Patience) -> Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
         let mut tensors: Tensors = trainer.checkpoint()?;
         tensors.insert("patience", Tensor::new(&[4], patience.state().to_vec())?);
-        let epoch = best.map_or(-1, |best| best.epoch as i64);
+        let epoch = self.best.as_ref().map_or(-1, |best| best.epoch as i64);
         tensors.insert("best.epoch", Tensor::new(&[1], vec![epoch])?);
-        if let Some(best) = best {
+        if let Some(best) = &self.best {
             for (spec, param) in trainer.model().params.iter().zip(best.weights.all()) {
                 tensors.insert(format!("best.{}", spec.name), Tensor::matrix(&param.value));
             }

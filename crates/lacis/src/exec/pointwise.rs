@@ -230,6 +230,9 @@ impl Executor {
                 let found = loss.run(self.isa, logits, Grad::All(out.mat()?), &self.threads)?;
                 super::Outcome { loss: found.loss, correct: found.correct }
             }
+            Targets::Weighted(loss) => {
+                super::Outcome { loss: loss.run(logits, out.mat()?), correct: 0 }
+            }
             Targets::Numbers(targets, rows) => {
                 let count = (rows.len() * logits.n_cols()).max(1) as f64;
                 let (mut grad, mut sum) = (out.mat()?, 0.0);

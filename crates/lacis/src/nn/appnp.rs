@@ -20,6 +20,8 @@ pub(super) const KIND: Kind = Kind {
     paper: "Gasteiger et al., ICLR 2019",
     formula: "Z ← (1 − α)·N·Z + α·H",
     build: |build, config, x| {
+        // Graphs are read out at the end, not after the small network.
+        let config = &super::Config { readout: None, ..config.clone() };
         let h = mlp::network(build, config, x);
         let mut z = h.clone();
         for _ in 0..config.hops.unwrap_or(HOPS) {

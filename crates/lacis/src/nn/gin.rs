@@ -1,14 +1,15 @@
 //! GIN (Xu et al., "How powerful are graph neural networks?", ICLR 2019):
 //! `mlp(A·X + (1 + ε)·X)`, with `ε` fixed at 0 or learned.
 //!
-//! Weights as `torch_geometric.nn.models.GIN`: `convs.l.nn.lins.i.{weight,bias}`, `convs.l.eps`.
+//! Weights as `torch_geometric.nn.models.GIN`: `convs.l.nn.lins.i.{weight,bias}`, `convs.l.eps`; with
+//! a norm, which stands between the linear layers too, `convs.l.nn.norms.i.module.{weight,bias}`.
 
 use lacis_core::reference::Activation;
 use lacis_plan::Expr;
 use lacis_plan::op::Graph;
 
 use super::build::Stored;
-use super::stack::{Place, stack};
+use super::stack::{Place, normed, stack};
 use super::{Build, Config, Init, Kind};
 
 pub(super) const KIND: Kind = Kind {
@@ -40,6 +41,7 @@ pub fn layer(build: &mut Build, config: &Config, x: &Expr, place: Place) -> Expr
             if sparse && i == 0 { summed(build, &a, &(x * w), eps.as_ref()) } else { y * w };
         y = product.biased(&b).in_layer(layer);
         if i + 1 < config.mlp_layers {
+            y = normed(build, config, y, &format!("convs.{index}.nn.norms.{i}"));
             y = y.map(Activation::Relu);
         }
         inputs = outputs;

@@ -21,7 +21,8 @@ pub struct Place {
     pub last: bool,
 }
 
-/// Builds `config.layers` layers: convolution, norm, function, dropout; the last one bare.
+/// Builds `config.layers` layers: convolution, norm, function, dropout; the last one bare, unless a
+/// linear layer follows: that of all layers' results together, or of what graphs are read out to.
 pub fn stack(
     build: &mut Build,
     config: &Config,
@@ -32,14 +33,15 @@ pub fn stack(
     let mut x = x.clone();
     let mut inputs = config.inputs;
     let mut kept: Vec<Expr> = Vec::new();
+    let followed = config.jumping || config.readout.is_some();
     for index in 0..config.layers {
         let last = index + 1 == config.layers;
-        let bare = last && !config.jumping;
+        let bare = last && !followed;
         let outputs = if bare { config.outputs } else { config.hidden };
         let before = x.clone();
         x = layer(build, config, &x, Place { index, inputs, outputs, last: bare });
         if !bare {
-            x = normed(build, config, x, index);
+            x = normed(build, config, x, &format!("norms.{index}"));
             x = x.map(activation);
             if config.residual && before.kind() == lacis_plan::Kind::Dense && inputs == outputs {
                 x = x + before.top(build.level());
@@ -50,25 +52,30 @@ pub fn stack(
         kept.push(x.clone());
         inputs = outputs;
     }
-    if !config.jumping {
+    if !followed {
         return x;
     }
     let level = build.level();
-    let together: Vec<Expr> = kept.iter().map(|x| x.top(level)).collect();
-    let width = config.hidden * config.layers;
+    let all = if config.jumping { &kept[..] } else { &kept[kept.len() - 1..] };
+    let together: Vec<Expr> = all.iter().map(|x| x.top(level)).collect();
+    let width = config.hidden * together.len();
+    let mut x = Expr::concat(&together);
+    if let Some(read) = config.readout {
+        x = Expr::new(Op::Readout(read), vec![x]);
+    }
     let fan = Init::Kaiming { fan: width };
     let w = build.weight("lin.weight".to_owned(), width, config.outputs, fan);
     let b = build.bias("lin.bias".to_owned(), config.outputs, fan);
     let layer = build.layer();
-    (Expr::concat(&together) * w).biased(&b).in_layer(layer)
+    (x * w).biased(&b).in_layer(layer)
 }
 
-/// The norm after a layer.
-fn normed(build: &mut Build, config: &Config, x: Expr, index: usize) -> Expr {
+/// The norm after a layer, by its name in files.
+pub(super) fn normed(build: &mut Build, config: &Config, x: Expr, of: &str) -> Expr {
     let Some(kind) = config.norm else { return x };
     let name = |what: &str| match kind {
-        NormKind::Batch => format!("norms.{index}.module.{what}"),
-        NormKind::Layer => format!("norms.{index}.{what}"),
+        NormKind::Batch => format!("{of}.module.{what}"),
+        NormKind::Layer => format!("{of}.{what}"),
     };
     let width = x.width();
     let gamma = build.param(name("weight"), [1, width], Init::Constant(1.0), Stored::Vector);

@@ -34,6 +34,45 @@ impl Default for Preparation {
 /// Makes thing number `n`, in the memory of an old one if there is one.
 type Maker<T> = Box<dyn FnMut(usize, Option<T>) -> Result<T> + Send>;
 
+/// A batch, and what somebody made of it.
+pub struct With<B, X> {
+    batch: B,
+    made: Option<X>,
+}
+
+impl<B, X> With<B, X> {
+    /// The batch.
+    pub fn batch(&self) -> &B {
+        &self.batch
+    }
+
+    /// What was made of it.
+    ///
+    /// # Panics
+    /// Never: it is made before the batch is handed out.
+    pub fn made(&self) -> &X {
+        self.made.as_ref().expect("made with the batch")
+    }
+}
+
+/// A maker of batches that begins at number `from`, with something made of each by its thread. What
+/// was made of an old batch goes before its memory is used again.
+pub(super) fn with<B, X>(
+    from: usize,
+    mut maker: impl FnMut(usize, Option<B>) -> Result<B>,
+    mut make: impl FnMut(&B) -> Result<X>,
+) -> impl FnMut(usize, Option<With<B, X>>) -> Result<With<B, X>> {
+    move |number, old| {
+        let old = old.map(|With { batch, made }| {
+            drop(made);
+            batch
+        });
+        let batch = maker(from + number, old)?;
+        let made = Some(make(&batch)?);
+        Ok(With { batch, made })
+    }
+}
+
 /// The things `0..count`, one after another. See the module's head.
 pub struct Ahead<T> {
     count: usize,

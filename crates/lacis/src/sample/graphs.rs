@@ -6,11 +6,13 @@
 //!   [ .   . A₅ ]    nodes of graph 5      no edge leaves its block
 //! ```
 
+use std::sync::Arc;
+
 use lacis_core::error::same_size;
 use lacis_core::{Collection, Csr, CsrParts, Dense, Error, Graph, Result, RowPtr, Threads};
 use lacis_kernels::Stored;
 
-use super::ahead::{Ahead, Preparation};
+use super::ahead::{Ahead, Preparation, With, with};
 use super::features::gather;
 use super::grown::Grown;
 use super::items::{Items, Order};
@@ -201,21 +203,43 @@ impl<T: Stored> GraphBatches<T> {
     /// When the system refuses the threads.
     pub fn epoch(&self, epoch: u64) -> Result<Ahead<GraphBatch<T>>> {
         let order = self.items.of_epoch(epoch);
-        let maker = || {
-            let (adjacency, collection) = (self.graph.adjacency().clone(), self.collection.clone());
-            let (features, order, items) =
-                (self.features.clone(), order.clone(), self.items.clone());
-            move |number: usize, old: Option<GraphBatch<T>>| {
-                let mut batch = old.unwrap_or_else(GraphBatch::new);
-                batch.number = number;
-                batch.fill(&order[items.range(number)], &collection, &adjacency)?;
-                if let Some(x) = &features {
-                    batch.features = Some(gather(x, &batch.nodes, &mut batch.rows)?);
-                }
-                Ok(batch)
+        Ahead::new(self.n_batches(), self.preparation, || self.maker(order.clone()))
+    }
+
+    /// Begins an epoch at batch `from`; the threads that prepare batches make something of each.
+    ///
+    /// # Errors
+    /// When the system refuses the threads.
+    pub fn epoch_with<X, F>(
+        &self,
+        (epoch, from): (u64, usize),
+        make: F,
+    ) -> Result<Ahead<With<GraphBatch<T>, X>>>
+    where
+        X: Send + 'static,
+        F: FnMut(&GraphBatch<T>) -> Result<X> + Clone + Send + 'static,
+    {
+        let order = self.items.of_epoch(epoch);
+        let count = self.n_batches().saturating_sub(from);
+        Ahead::new(count, self.preparation, || with(from, self.maker(order.clone()), make.clone()))
+    }
+
+    /// Makes the batches of an epoch, in any order.
+    fn maker(
+        &self,
+        order: Arc<Vec<u32>>,
+    ) -> impl FnMut(usize, Option<GraphBatch<T>>) -> Result<GraphBatch<T>> + Send + use<T> {
+        let (adjacency, collection) = (self.graph.adjacency().clone(), self.collection.clone());
+        let (features, items) = (self.features.clone(), self.items.clone());
+        move |number: usize, old: Option<GraphBatch<T>>| {
+            let mut batch = old.unwrap_or_else(GraphBatch::new);
+            batch.number = number;
+            batch.fill(&order[items.range(number)], &collection, &adjacency)?;
+            if let Some(x) = &features {
+                batch.features = Some(gather(x, &batch.nodes, &mut batch.rows)?);
             }
-        };
-        Ahead::new(self.n_batches(), self.preparation, maker)
+            Ok(batch)
+        }
     }
 }
 

@@ -24,7 +24,7 @@ mod norm;
 mod saint;
 mod way;
 
-pub use ahead::{Ahead, Preparation};
+pub use ahead::{Ahead, Preparation, With};
 pub use features::sparse_rows;
 pub use graphs::{GraphBatch, GraphBatches, GraphConfig};
 pub use items::Order;

@@ -1,10 +1,12 @@
 //! [`NeighborBatches`]: an epoch of seeds, each batch with its sampled neighbourhood.
 
+use std::sync::Arc;
+
 use lacis_core::error::same_size;
 use lacis_core::{Csr, Dense, Graph, Result, Rng};
 use lacis_kernels::Stored;
 
-use super::ahead::{Ahead, Preparation};
+use super::ahead::{Ahead, Preparation, With, with};
 use super::draw::batch_rng;
 use super::features::gather;
 use super::grown::Grown;
@@ -179,22 +181,48 @@ impl<T: Stored> NeighborBatches<T> {
     /// When the system refuses the threads.
     pub fn epoch(&self, epoch: u64) -> Result<Ahead<NeighborBatch<T>>> {
         let seeds = self.seeds.of_epoch(epoch);
-        let maker = || {
-            let (seeds, items, features) =
-                (seeds.clone(), self.seeds.clone(), self.features.clone());
-            let (seed, edge_ids) = (self.config.seed, self.config.edge_ids);
-            let mut sampler = NeighborSampler::new(&self.graph, &self.config.fanouts)
-                .expect("checked when the batches were");
-            move |number: usize, old: Option<NeighborBatch<T>>| {
-                let mut batch = old.unwrap_or_else(|| NeighborBatch::new(edge_ids));
-                batch.number = number;
-                let rng = batch_rng(seed, "neighbours", epoch, number);
-                let seeds = &seeds[items.range(number)];
-                sampler.fill(&mut batch, seeds, features.as_ref(), rng)?;
-                Ok(batch)
-            }
-        };
-        Ahead::new(self.n_batches(), self.config.preparation, maker)
+        Ahead::new(self.n_batches(), self.config.preparation, || self.maker(epoch, seeds.clone()))
+    }
+
+    /// Begins an epoch at batch `from`; the threads that prepare batches make something of each.
+    ///
+    /// # Errors
+    /// When the system refuses the threads.
+    pub fn epoch_with<X, F>(
+        &self,
+        (epoch, from): (u64, usize),
+        make: F,
+    ) -> Result<Ahead<With<NeighborBatch<T>, X>>>
+    where
+        X: Send + 'static,
+        F: FnMut(&NeighborBatch<T>) -> Result<X> + Clone + Send + 'static,
+    {
+        let seeds = self.seeds.of_epoch(epoch);
+        let count = self.n_batches().saturating_sub(from);
+        Ahead::new(count, self.config.preparation, || {
+            with(from, self.maker(epoch, seeds.clone()), make.clone())
+        })
+    }
+
+    /// Makes the batches of an epoch, in any order.
+    fn maker(
+        &self,
+        epoch: u64,
+        seeds: Arc<Vec<u32>>,
+    ) -> impl FnMut(usize, Option<NeighborBatch<T>>) -> Result<NeighborBatch<T>> + Send + use<T>
+    {
+        let (items, features) = (self.seeds.clone(), self.features.clone());
+        let (seed, edge_ids) = (self.config.seed, self.config.edge_ids);
+        let mut sampler = NeighborSampler::new(&self.graph, &self.config.fanouts)
+            .expect("checked when the batches were");
+        move |number: usize, old: Option<NeighborBatch<T>>| {
+            let mut batch = old.unwrap_or_else(|| NeighborBatch::new(edge_ids));
+            batch.number = number;
+            let rng = batch_rng(seed, "neighbours", epoch, number);
+            let seeds = &seeds[items.range(number)];
+            sampler.fill(&mut batch, seeds, features.as_ref(), rng)?;
+            Ok(batch)
+        }
     }
 }
 

@@ -7,7 +7,8 @@
 //!   of the loss of v      N / (C_v · n)     the mean over batches is then the mean over n nodes
 //! ```
 //! As PyG has it, an edge's coefficient is at most 10⁴ and 0.1 where nothing was drawn, and a node
-//! that was not drawn counts as drawn 0.1 times.
+//! that was not drawn counts as drawn 0.1 times. Unlike there, an edge that was not drawn though its
+//! target was counts as drawn once: 10⁴ would outweigh everything when it is met later.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -96,8 +97,7 @@ impl SaintNorm {
 fn edge_norm(target: u32, edge: u32) -> f32 {
     match (target, edge) {
         (0, 0) => NOT_DRAWN,
-        (_, 0) => MOST,
-        _ => (target as f32 / edge as f32).min(MOST),
+        _ => (target as f32 / edge.max(1) as f32).min(MOST),
     }
 }
 
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(nodes[0], n_batches);
         assert_eq!(norm.nodes()[0], (1.0 / 9.0) as f32);
         assert_eq!(norm.nodes()[8], (f64::from(n_batches) / 0.1f32 as f64 / 9.0) as f32);
-        assert_eq!((edge_norm(0, 0), edge_norm(5, 0), edge_norm(4, 2)), (0.1, 1e4, 2.0));
+        assert_eq!((edge_norm(0, 0), edge_norm(5, 0), edge_norm(4, 2)), (0.1, 5.0, 2.0));
     }
 
     #[test]

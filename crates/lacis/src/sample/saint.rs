@@ -13,7 +13,7 @@ use lacis_core::error::same_size;
 use lacis_core::{Csr, CsrParts, Dense, Error, Graph, Result, Rng, RowPtr, Threads};
 use lacis_kernels::Stored;
 
-use super::ahead::{Ahead, Preparation};
+use super::ahead::{Ahead, Preparation, With, with};
 use super::draw::batch_rng;
 use super::features::gather;
 use super::grown::Grown;
@@ -283,28 +283,50 @@ impl<T: Stored> SaintBatches<T> {
     /// # Errors
     /// When the system refuses the threads.
     pub fn epoch(&self, epoch: u64) -> Result<Ahead<SaintBatch<T>>> {
-        let maker = || {
-            let mut sampler = self.sampler.another();
-            let (features, norm) = (self.features.clone(), self.norm.clone());
-            let config = self.config.clone();
-            move |number: usize, old: Option<SaintBatch<T>>| {
-                let mut batch = old.unwrap_or_else(SaintBatch::new);
-                // What shares the batch's memory goes first, so that it can be written again.
-                (batch.adjacency, batch.features) = (None, None);
-                batch.number = number;
-                let rng = batch_rng(config.seed, "random walks", epoch, number);
-                sampler.sample(config.roots, config.steps, rng, &mut batch.induced);
-                let Induced { nodes, edge_ids, .. } = &batch.induced;
-                batch.node_norm = norm.as_ref().map(|norm| norm.of_nodes(nodes));
-                batch.edge_norm = norm.as_ref().map(|norm| norm.of_edges(edge_ids));
-                batch.adjacency = Some(batch.induced.csr(sampler.adjacency.values().is_some())?);
-                if let Some(x) = &features {
-                    batch.features = Some(gather(x, nodes, &mut batch.rows)?);
-                }
-                Ok(batch)
+        Ahead::new(self.n_batches(), self.config.preparation, || self.maker(epoch))
+    }
+
+    /// Begins an epoch at batch `from`; the threads that prepare batches make something of each.
+    ///
+    /// # Errors
+    /// When the system refuses the threads.
+    pub fn epoch_with<X, F>(
+        &self,
+        (epoch, from): (u64, usize),
+        make: F,
+    ) -> Result<Ahead<With<SaintBatch<T>, X>>>
+    where
+        X: Send + 'static,
+        F: FnMut(&SaintBatch<T>) -> Result<X> + Clone + Send + 'static,
+    {
+        let count = self.n_batches().saturating_sub(from);
+        Ahead::new(count, self.config.preparation, || with(from, self.maker(epoch), make.clone()))
+    }
+
+    /// Makes the batches of an epoch, in any order.
+    fn maker(
+        &self,
+        epoch: u64,
+    ) -> impl FnMut(usize, Option<SaintBatch<T>>) -> Result<SaintBatch<T>> + Send + use<T> {
+        let mut sampler = self.sampler.another();
+        let (features, norm) = (self.features.clone(), self.norm.clone());
+        let config = self.config.clone();
+        move |number: usize, old: Option<SaintBatch<T>>| {
+            let mut batch = old.unwrap_or_else(SaintBatch::new);
+            // What shares the batch's memory goes first, so that it can be written again.
+            (batch.adjacency, batch.features) = (None, None);
+            batch.number = number;
+            let rng = batch_rng(config.seed, "random walks", epoch, number);
+            sampler.sample(config.roots, config.steps, rng, &mut batch.induced);
+            let Induced { nodes, edge_ids, .. } = &batch.induced;
+            batch.node_norm = norm.as_ref().map(|norm| norm.of_nodes(nodes));
+            batch.edge_norm = norm.as_ref().map(|norm| norm.of_edges(edge_ids));
+            batch.adjacency = Some(batch.induced.csr(sampler.adjacency.values().is_some())?);
+            if let Some(x) = &features {
+                batch.features = Some(gather(x, nodes, &mut batch.rows)?);
             }
-        };
-        Ahead::new(self.n_batches(), self.config.preparation, maker)
+            Ok(batch)
+        }
     }
 }
 

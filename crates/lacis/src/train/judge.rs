@@ -17,13 +17,15 @@ use crate::params::Params;
 pub(crate) struct Judge {
     plan: Arc<Plan>,
     levels: Levels,
+    /// Where each graph's nodes begin, and the end, where graphs are judged.
+    graphs: Option<Vec<u32>>,
     executor: Option<Executor>,
 }
 
 impl Judge {
-    /// Of whole graphs.
-    pub fn new(plan: Plan, levels: Levels) -> Self {
-        Judge { plan: Arc::new(plan), levels, executor: None }
+    /// Of a whole graph, or of all graphs of a collection.
+    pub fn new(plan: Plan, levels: Levels, graphs: Option<Vec<u32>>) -> Self {
+        Judge { plan: Arc::new(plan), levels, graphs, executor: None }
     }
 
     /// The network's results, handed to a function.
@@ -36,12 +38,12 @@ impl Judge {
         (params, running): (&mut Params, &HashMap<u32, Moments>),
         use_them: impl FnOnce(Mat<'_>) -> R,
     ) -> Result<R> {
-        let Judge { plan, levels, executor } = self;
-        let (targets, graphs) = (Targets::None, None);
+        let Judge { plan, levels, graphs, executor } = self;
+        let (targets, graphs) = (Targets::None, graphs.as_deref());
         let context = Context { levels, targets, graphs, seed: 0, training: false };
         if executor.is_none() {
             let new = executor.insert(Executor::new(plan.clone(), job.profile, job.threads)?);
-            new.bind(levels, 0)?;
+            new.bind(levels, graphs.map_or(0, |starts| starts.len() - 1))?;
             new.run(&[Phase::Once], &context, params, &mut Nobody)?;
         }
         let executor = executor.as_mut().expect("made above");

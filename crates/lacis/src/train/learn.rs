@@ -16,6 +16,8 @@ pub(crate) struct Core {
     /// Estimates of batch norms.
     pub running: HashMap<u32, Moments>,
     pub executor: Option<Executor>,
+    /// The longest that all gradients together may be.
+    pub clip: Option<f64>,
 }
 
 /// What has been done of an epoch.
@@ -43,8 +45,8 @@ impl Within {
 
 impl Core {
     /// With its first weights.
-    pub fn new(params: Params) -> Self {
-        Core { params, running: HashMap::new(), executor: None }
+    pub fn new(params: Params, clip: Option<f64>) -> Self {
+        Core { params, running: HashMap::new(), executor: None, clip }
     }
 
     /// Takes an executor and makes room for the first batch.
@@ -79,8 +81,14 @@ impl Core {
             executor.run(&[Phase::Once], &context, &mut self.params, observer)?;
         }
         self.params.begin_step();
-        let phases = [Phase::Forward, Phase::Backward, Phase::Update];
-        let outcome = executor.run(&phases, &context, &mut self.params, observer)?;
+        let passes = [Phase::Forward, Phase::Backward];
+        let outcome = executor.run(&passes, &context, &mut self.params, observer)?;
+        if let Some(limit) = self.clip {
+            let norm = executor.gradient_norm(&context, &self.params)?;
+            // As torch's clip_grad_norm_.
+            self.params.scale_gradients((limit / (norm + 1e-6)).min(1.0) as f32);
+        }
+        executor.run(&[Phase::Update], &context, &mut self.params, observer)?;
         if !executor.running().is_empty() {
             self.running.clone_from(executor.running());
         }

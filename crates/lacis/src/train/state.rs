@@ -78,17 +78,20 @@ pub fn load_model(model: &Model, params: &mut Params, mut tensors: Tensors) -> R
             }
         }
     }
-    for layer in 0..model.config.layers {
-        let norm = format!("norms.{layer}.module");
-        for (what, of) in [("running_mean", 1), ("running_var", 1), ("num_batches_tracked", 0)] {
-            let name = format!("{norm}.{what}");
+    let norms = model.params.iter().filter_map(|spec| {
+        let norm = spec.name.strip_suffix(".module.weight")?;
+        Some((norm.to_owned(), spec.shape[1]))
+    });
+    for (norm, width) in norms {
+        for what in ["running_mean", "running_var"] {
+            let name = format!("{norm}.module.{what}");
             if tensors.get(&name).is_some() {
-                let width = if of == 1 { vec![model.config.hidden] } else { vec![] };
-                match of {
-                    1 => drop(tensors.take::<f32>(&name, &width)?),
-                    _ => drop(tensors.take::<i64>(&name, &width)?),
-                }
+                tensors.take::<f32>(&name, &[width])?;
             }
+        }
+        let name = format!("{norm}.module.num_batches_tracked");
+        if tensors.get(&name).is_some() {
+            tensors.take::<i64>(&name, &[])?;
         }
     }
     tensors.finish()
@@ -116,6 +119,8 @@ impl Trainer<'_> {
         let Within { batches, items, loss, seconds } = self.within;
         let within = vec![batches as f64, items, loss, seconds];
         tensors.insert("within", Tensor::new(&[4], within)?);
+        let plateau = self.plateau.state().to_vec();
+        tensors.insert("plateau", Tensor::new(&[4], plateau)?);
         tensors.set("epoch", self.epoch.to_string());
         tensors.set("steps", self.core.params.steps().to_string());
         tensors.set("plan", self.chosen.plan.id());
@@ -158,6 +163,10 @@ impl Trainer<'_> {
             ));
         };
         self.within = Within { batches: batches as usize, items, loss, seconds };
+        let [a, b, c, d] = tensors.take::<i64>("plateau", &[4])?[..] else {
+            return Err(Error::argument("checkpoint", "does not say how rates fell"));
+        };
+        self.plateau.restore([a, b, c, d])?;
         tensors.finish()?;
         // Memory of an executor that ran before holds another state's values.
         self.core.executor = None;

@@ -6,12 +6,15 @@ use lacis_kernels::loss::Loss;
 use lacis_plan::op::LossKind;
 
 use crate::exec::Targets;
+use crate::exec::weighted::{Wanted, Weighted};
 
 /// Labels in the order of a batch's results, and the rows that count.
 #[derive(Debug)]
 pub(crate) struct Labelled {
     of: Of,
     rows: Vec<u32>,
+    /// By how much each result counts, where not all do alike.
+    weights: Option<Vec<f32>>,
 }
 
 #[derive(Debug)]
@@ -53,7 +56,7 @@ impl Labelled {
                 Of::Numbers(dense)
             }
         };
-        Labelled { of, rows }
+        Labelled { of, rows, weights: None }
     }
 
     /// Of the items that train, in the order of a graph's last level.
@@ -71,13 +74,22 @@ impl Labelled {
         }
     }
 
-    /// How many results count.
-    pub fn count(&self) -> usize {
-        self.rows.len()
+    /// From now on results count by these weights, one for each.
+    pub fn weigh(&mut self, weights: Vec<f32>) {
+        self.weights = Some(weights);
+    }
+
+    /// How much a batch counts in the mean over an epoch: its results, or, where they are weighed,
+    /// as much as any other batch.
+    pub fn share(&self) -> usize {
+        if self.weights.is_some() { 1 } else { self.rows.len() }
     }
 
     /// The loss, checked; none where the executor compares numbers itself.
     pub fn loss(&self) -> Result<Option<Loss<'_>>> {
+        if self.weights.is_some() {
+            return Ok(None);
+        }
         match &self.of {
             Of::Classes(of, count) => Loss::classes(of, *count, &self.rows).map(Some),
             Of::Multi(of) => Loss::binary(of, &self.rows).map(Some),
@@ -87,6 +99,14 @@ impl Labelled {
 
     /// What the executor compares with.
     pub fn targets<'a>(&'a self, loss: Option<&'a Loss<'a>>) -> Targets<'a> {
+        if let Some(weights) = &self.weights {
+            let wanted = match &self.of {
+                Of::Classes(of, _) => Wanted::Classes(of),
+                Of::Multi(of) => Wanted::Binary(Mat::from(of)),
+                Of::Numbers(of) => Wanted::Numbers(Mat::from(of)),
+            };
+            return Targets::Weighted(Weighted { wanted, rows: &self.rows, weights });
+        }
         match (loss, &self.of) {
             (Some(loss), _) => Targets::Loss(loss),
             (None, Of::Numbers(of)) => Targets::Numbers(Mat::from(of), &self.rows),

@@ -1,0 +1,59 @@
+//! Batches of nodes with their sampled neighbourhoods, as `--sample neighbor:15,10` asks for.
+//!
+//! With as many fan-outs as the network has hops, a layer computes only what the next one reads.
+//! With fewer, the earliest hops gather among all nodes that were drawn. Degrees are those of the
+//! drawn edges, as in torch_geometric.
+
+use lacis_core::{Error, Features, Result};
+use lacis_plan::plan::Plan;
+
+use super::{Made, Sampled, Setting, features_of, needs};
+use crate::levels::Levels;
+use crate::levels::drawn::Drawn;
+use crate::sample::{Fanout, NeighborBatch, NeighborBatches, NeighborConfig};
+use crate::train::source::Source;
+use crate::train::targets::Labelled;
+
+pub(super) fn source(
+    setting: &Setting<'_>,
+    fanouts: &[Fanout],
+    plan: Option<&Plan>,
+) -> Result<Box<dyn Source>> {
+    let hops = setting.hops()?;
+    if fanouts.len() > hops {
+        let problem = format!("the network gathers {hops} times; as many numbers are enough");
+        return Err(Error::argument(format!("{} fan-outs", fanouts.len()), problem));
+    }
+    let (job, features) = (setting.job, setting.features.clone());
+    let dense = match &*features {
+        Features::Dense(x) => Some(x),
+        Features::Sparse(_) => None,
+    };
+    let config = NeighborConfig {
+        preparation: setting.preparation(),
+        ..NeighborConfig::new(fanouts.to_vec(), setting.batch_size(), setting.recipe.seed)
+    };
+    let graph = job.dataset.graph();
+    let batches = NeighborBatches::new(graph, dense, &job.split.train, config)?;
+    let (labels, needs) = (setting.labels.clone(), needs(plan));
+    let make = move |batch: &NeighborBatch| {
+        let (known, edges) = (batch.known(), batch.blocks().last().expect("a hop at least"));
+        let drawn = Drawn {
+            edges,
+            nodes: (0..=hops).rev().map(|hop| known[hop.min(known.len() - 1)]).collect(),
+            order: batch.nodes(),
+            features: features_of(batch.features(), &features, batch.nodes())?,
+            symmetric: false,
+            coefficients: false,
+            sums: None,
+        };
+        Ok(Made {
+            levels: Levels::drawn(&drawn, &needs)?,
+            labelled: Labelled::new(&labels, batch.seeds(), batch.seed_rows().to_vec()),
+            graphs: None,
+        })
+    };
+    let count = batches.n_batches();
+    let start = move |epoch, from| batches.epoch_with((epoch, from), make.clone());
+    Ok(Box::new(Sampled::new(count, start)))
+}

@@ -1,0 +1,129 @@
+//! What a training is planned for: features as the network takes them, sizes, first weights.
+
+use std::sync::Arc;
+
+use lacis_core::{Dataset, Dense, Error, Features, Result};
+use lacis_plan::Sizes;
+use lacis_plan::choose::{Settings, choose};
+use lacis_plan::op::Read;
+use lacis_plan::plan::Plan;
+
+use super::source::Source;
+use super::{Job, Recipe, sampled};
+use crate::costs::Measured;
+use crate::levels::{Asked, Levels};
+use crate::nn::{Config, Model};
+use crate::params::Params;
+
+/// Whether a kind of network can take sparse features as they are.
+fn takes_sparse(model: &str, config: &Config) -> bool {
+    let powers = model == "cheb";
+    let maximum = model == "sage" && config.aggregate == crate::nn::sage::Aggregate::Max;
+    !powers && !maximum && !config.residual
+}
+
+/// Whether a plan computes with a network's parameters.
+pub(super) fn fits(plan: &Plan, model: &Model) -> Result<()> {
+    plan.check()?;
+    let own: Vec<(&str, [usize; 2])> =
+        model.params.iter().map(|param| (param.symbol.as_str(), param.shape)).collect();
+    let theirs: Vec<(&str, [usize; 2])> =
+        plan.params.iter().map(|param| (param.name.as_str(), param.shape)).collect();
+    if own != theirs {
+        let problem = "is of another network, or of other sizes; `lacis explain` shows this one's";
+        return Err(Error::argument(format!("plan {}", plan.id()), problem));
+    }
+    Ok(())
+}
+
+/// The data's features as a recipe's network takes them; the recipe learns their width.
+pub(super) fn features_for(dataset: &Dataset, recipe: &mut Recipe) -> Result<Arc<Features>> {
+    let Some(features) = dataset.features() else {
+        let problem =
+            "it has no features; --features 64 makes random ones, --features degree others";
+        return Err(Error::argument(format!("data set '{}'", dataset.name()), problem));
+    };
+    recipe.config.inputs = features.width();
+    let sparse = matches!(features, Features::Sparse(_));
+    recipe.config.sparse_features = sparse && takes_sparse(&recipe.model, &recipe.config);
+    Ok(Arc::new(match (features, recipe.config.sparse_features) {
+        (Features::Sparse(_), false) => Features::Dense(features.to_dense()),
+        _ => features.clone(),
+    }))
+}
+
+pub(super) fn asked<'a>(
+    job: &'a Job<'a>,
+    features: &'a Arc<Features>,
+    model: &Model,
+    settings: &Settings,
+) -> Asked<'a> {
+    // Norms over all rows need all rows.
+    let whole = model.config.norm == Some(lacis_plan::op::NormKind::Batch);
+    let rows = settings.uses("zero-rows") && !whole;
+    Asked {
+        graph: job.dataset.graph(),
+        features,
+        levels: model.levels,
+        rows: rows.then_some(job.split.train.as_slice()),
+        reach: settings.uses("reach") && !whole,
+    }
+}
+
+/// How nodes become graphs: of a collection they do, of one graph they do not.
+pub(super) fn readout(dataset: &Dataset, config: &Config) -> Option<Read> {
+    dataset.collection().map(|_| config.readout.unwrap_or(Read::Sum))
+}
+
+/// Where the graphs of a collection begin, if graphs are what is judged.
+pub(super) fn graphs_of(job: &Job<'_>, recipe: &Recipe) -> Result<Option<Vec<u32>>> {
+    match recipe.config.readout {
+        None => Ok(None),
+        Some(_) => Ok(Some(sampled::collection(job.dataset)?.starts().to_vec())),
+    }
+}
+
+pub(super) fn count_of(graphs: Option<&[u32]>) -> usize {
+    graphs.map_or(0, |starts| starts.len() - 1)
+}
+
+/// The sizes of a batch: those of the first one. Nothing that is computed serves two.
+pub(super) fn expected_batch(source: &mut dyn Source) -> Result<Sizes> {
+    source.begin(0, 0)?;
+    let Some(batch) = source.next()? else {
+        let problem = "nobody trains: there is nothing to make batches of";
+        return Err(Error::argument("split", problem));
+    };
+    Ok(Sizes { iterations: 1, graphs: batch.n_graphs(), ..batch.levels.measured() })
+}
+
+/// The plan of forward passes alone.
+pub(super) fn inference_plan(
+    model: &Model,
+    recipe: &Recipe,
+    (job, features): (&Job<'_>, &Arc<Features>),
+) -> Result<Plan> {
+    let mut network = model.network.clone();
+    network.loss = None;
+    let graph = job.dataset.graph();
+    let asked = Asked { graph, features, levels: model.levels, rows: None, reach: false };
+    let sizes = Levels::sizes(&asked, job.threads)?;
+    let iterations = recipe.epochs.max(1) / recipe.eval_every.max(1);
+    let graphs = count_of(graphs_of(job, recipe)?.as_deref());
+    let sizes = Sizes { iterations: iterations.max(1), graphs, ..sizes };
+    // The whole graph stays the same, whatever batches are.
+    let settings = Settings { batches: false, ..recipe.settings.clone() };
+    Ok(choose(&network, &sizes, &Measured(job.profile), &settings)?.plan)
+}
+
+pub(super) fn first_params(model: &Model, plan: &Plan, recipe: &Recipe) -> Result<Params> {
+    let mut specs = model.params.iter();
+    Params::new(
+        &plan.params,
+        |info| match specs.next() {
+            Some(spec) => spec.init.values(recipe.seed, &spec.name, spec.shape),
+            None => Dense::zeros(info.shape[0], info.shape[1]),
+        },
+        recipe.optimizer,
+    )
+}
