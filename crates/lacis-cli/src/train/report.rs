@@ -234,7 +234,8 @@ impl Report<'_> {
         json!({
             "test": number(scores.test), "val": number(scores.val), "train": number(scores.train),
             "metric": self.metric, "best_epoch": self.best_epoch, "train_nodes": self.train_nodes,
-            "batches": trainer.n_batches(), "epochs": trainer.epoch(), "seed": trainer.recipe().seed,
+            "batches": trainer.n_batches(), "epochs": trainer.epoch(),
+            "seed": trainer.recipe().seed,
             "epoch_ms": number(spent.epoch_ms()), "load_s": spent.load_s, "plan_s": spent.plan_s,
             "train_s": spent.train_s, "eval_s": spent.eval_s, "total_s": self.total_s,
             "peak_rss_bytes": peak_rss_bytes(), "plan": plan.id(), "savings": plan.savings,

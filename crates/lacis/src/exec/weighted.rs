@@ -1,4 +1,4 @@
-//! Losses over rows that count by weights: `Σ_i w_i·loss_i`, as sampling that is corrected asks for.
+//! Losses over rows that count by weights, `Σ_i w_i·loss_i`: what corrected sampling asks for.
 
 use lacis_kernels::{Mat, MatMut};
 

@@ -1,7 +1,7 @@
 //! Levels of a batch: the edges that were drawn, instead of a whole graph's.
 //!
 //! ```text
-//!   level l → l + 1:   the first nodes[l + 1] rows of the drawn edges, treated as a layer wants them
+//!   level l → l + 1:   the first nodes[l + 1] rows of the drawn edges, treated as a layer asks
 //! ```
 //! Every level's matrix is the top of the one before, so that an equality which moves a hop from
 //! one level to another holds for batches as it does for whole graphs. Degrees are those of the

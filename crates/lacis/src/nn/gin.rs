@@ -1,8 +1,9 @@
 //! GIN (Xu et al., "How powerful are graph neural networks?", ICLR 2019):
 //! `mlp(A·X + (1 + ε)·X)`, with `ε` fixed at 0 or learned.
 //!
-//! Weights as `torch_geometric.nn.models.GIN`: `convs.l.nn.lins.i.{weight,bias}`, `convs.l.eps`; with
-//! a norm, which stands between the linear layers too, `convs.l.nn.norms.i.module.{weight,bias}`.
+//! Weights as `torch_geometric.nn.models.GIN`: `convs.l.nn.lins.i.{weight,bias}`, `convs.l.eps`;
+//! with a norm, which stands between the linear layers too,
+//! `convs.l.nn.norms.i.module.{weight,bias}`.
 
 use lacis_core::reference::Activation;
 use lacis_plan::Expr;

@@ -7,8 +7,8 @@
 //!   of the loss of v      N / (C_v · n)     the mean over batches is then the mean over n nodes
 //! ```
 //! As PyG has it, an edge's coefficient is at most 10⁴ and 0.1 where nothing was drawn, and a node
-//! that was not drawn counts as drawn 0.1 times. Unlike there, an edge that was not drawn though its
-//! target was counts as drawn once: 10⁴ would outweigh everything when it is met later.
+//! that was not drawn counts as drawn 0.1 times. Unlike there, an edge that was not drawn though
+//! its target was counts as drawn once: 10⁴ would outweigh everything when it is met later.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

@@ -1,8 +1,8 @@
 //! Batches of random walks (GraphSAINT), as `--sample saint:2` asks for.
 //!
 //! Walks start at training nodes, so many a batch that an epoch has as many starts as nodes that
-//! train. Sums over neighbours use the whole graph's degrees and the coefficients of edges, the loss
-//! those of nodes: in the mean over batches both are what the whole graph gives. Maxima and
+//! train. Sums over neighbours use the whole graph's degrees and the coefficients of edges, the
+//! loss those of nodes: in the mean over batches both are what the whole graph gives. Maxima and
 //! attention take a batch as it is: no factor per edge makes them unbiased.
 
 use std::sync::Arc;
