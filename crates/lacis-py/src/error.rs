@@ -1,9 +1,12 @@
 //! Errors as Python knows them; this is the only place that decides which is which.
 
+use std::io::ErrorKind;
+
 use lacis::Error;
 use pyo3::PyErr;
 use pyo3::exceptions::{
-    PyIndexError, PyKeyboardInterrupt, PyMemoryError, PyOSError, PyOverflowError, PyValueError,
+    PyFileExistsError, PyFileNotFoundError, PyIndexError, PyKeyboardInterrupt, PyMemoryError,
+    PyOSError, PyOverflowError, PyPermissionError, PyValueError,
 };
 
 /// The exception that a Python programmer would expect.
@@ -14,11 +17,12 @@ pub fn raise(error: Error) -> PyErr {
         Error::Overflow { .. } => PyOverflowError::new_err(message),
         Error::Memory { .. } => PyMemoryError::new_err(message),
         Error::Interrupted => PyKeyboardInterrupt::new_err(()),
-        // With a number and a file, Python picks the subclass: `FileNotFoundError` and the like.
-        Error::Io { doing, path, source } => {
-            let reason = format!("cannot {doing}: {source}");
-            PyOSError::new_err((source.raw_os_error(), reason, path))
-        }
+        Error::Io { source, .. } => match source.kind() {
+            ErrorKind::NotFound => PyFileNotFoundError::new_err(message),
+            ErrorKind::AlreadyExists => PyFileExistsError::new_err(message),
+            ErrorKind::PermissionDenied => PyPermissionError::new_err(message),
+            _ => PyOSError::new_err(message),
+        },
         _ => PyValueError::new_err(message),
     }
 }

@@ -6,13 +6,23 @@
 
 mod command;
 mod error;
+mod graph;
 mod machine;
+mod sampling;
+mod training;
+mod view;
 
 use pyo3::prelude::*;
 
 #[pymodule]
 fn _lacis(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<graph::GraphData>()?;
+    module.add_class::<sampling::Sampler>()?;
+    module.add_class::<sampling::Epoch>()?;
+    module.add_class::<training::Training>()?;
+    module.add_class::<view::View>()?;
+    module.add_function(wrap_pyfunction!(training::logits, module)?)?;
     command::register(module)?;
     machine::register(module)
 }

@@ -1,10 +1,19 @@
 //! What this machine has, and who decided on the number of threads.
 
 use lacis::kernels::Isa;
+use lacis::{Result, Threads};
 use lacis_cli::machine::choose_threads;
 use pyo3::prelude::*;
 
 use crate::error::raise;
+
+/// Threads for a piece of work that is not torch's.
+///
+/// # Errors
+/// When `LACIS_THREADS` makes no sense, or the system refuses the threads.
+pub fn threads() -> Result<Threads> {
+    Threads::new(choose_threads(None)?.count)
+}
 
 /// Instruction sets that the kernels can use here, the widest first.
 #[pyfunction]

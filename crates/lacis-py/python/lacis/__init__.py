@@ -20,8 +20,12 @@ from ._lacis import __version__
 # Where each public name lives; a name is imported when it is first asked for.
 _HOMES = {
     "show_versions": "_versions",
+    "Graph": "_graphs",
+    "load_graph": "_graphs",
+    "load_model": "_train",
+    "train": "_train",
 }
-_MODULES = ()
+_MODULES = ("loader",)
 
 __all__ = ["__version__", *_HOMES, *_MODULES]
 

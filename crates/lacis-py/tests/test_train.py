@@ -1,0 +1,156 @@
+"""Training from Python: the command's names, defaults and numbers; stopping; predictions."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import lacis
+import numpy as np
+import pytest
+
+DATA = "sbm:n=300,e=3000,classes=4,features=16,seed=1"
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return lacis.load_graph(DATA)
+
+
+@pytest.fixture(scope="module")
+def run(graph):
+    return lacis.train(graph, model="gcn", hidden=16, epochs=20, seed=3)
+
+
+def test_a_run_has_history_summary_and_plan(run):
+    assert run.history["epoch"].tolist() == list(range(1, 21))
+    assert run.history["loss"].dtype == float and run.history["loss"][-1] < run.history["loss"][0]
+    assert np.isfinite(run.history["val"]).all()
+    assert 0 <= run.summary["test"] <= 1 and run.summary["epochs"] == 20
+    assert run.plan.id == run.summary["plan"] and "W1" in run.plan.formula
+    assert not run.interrupted and not run.summary["interrupted"]
+
+
+def test_the_command_gives_the_same_numbers(run):
+    command = [sys.executable, "-m", "lacis", "train", DATA, "--hidden", "16", "--epochs", "20",
+               "--seed", "3", "--no-save", "--json"]
+    # A seed is the data's, too: a generator with a seed of its own keeps it.
+    outcome = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    events = [json.loads(line) for line in outcome.stdout.splitlines()]
+    losses = [event["loss"] for event in events if event["event"] == "epoch"]
+    np.testing.assert_array_equal(losses, run.history["loss"])
+
+
+def test_threads_change_nothing(graph, run):
+    again = lacis.train(graph, hidden=16, epochs=20, seed=3, threads=1)
+    np.testing.assert_array_equal(again.history["loss"], run.history["loss"])
+
+
+def test_predictions_are_those_that_were_judged(graph, run):
+    labels = run.model.predict(graph)
+    (split,) = graph.splits.values()
+    test = split["test"]
+    assert labels.shape == (300,) and labels.dtype.kind == "i"
+
+    assert np.mean(labels[test] == graph.y[test]) == pytest.approx(run.summary["test"])
+    probs = run.model.predict(graph, what="probs")
+    np.testing.assert_allclose(probs.sum(axis=1), 1, rtol=1e-5)
+    np.testing.assert_array_equal(probs.argmax(axis=1), labels)
+    logits = run.model.predict(graph, what="logits")
+    np.testing.assert_array_equal(logits.argmax(axis=1), labels)
+
+
+def test_models_are_loaded_from_a_folder(graph, tmp_path):
+    run = lacis.train(graph, hidden=8, epochs=5, out=tmp_path / "kept")
+    model = lacis.load_model(tmp_path / "kept")
+    np.testing.assert_array_equal(model.predict(graph), run.model.predict(graph))
+    assert lacis.load_model(run) is run.model
+    with pytest.raises(FileNotFoundError):
+        lacis.load_model(tmp_path / "nothing")
+
+
+def test_data_by_name_needs_no_graph_to_predict():
+    run = lacis.train(DATA, hidden=8, epochs=5)
+    assert run.model.predict().shape == (300,)
+
+
+def test_weights_can_be_replaced(graph):
+    model = lacis.train(graph, hidden=8, epochs=5).model
+    state = model.state_dict()
+    assert {value.ndim for value in state.values()} <= {1, 2}
+    before = model.predict(graph, what="logits")
+    model.load_state_dict({name: value * 0 for name, value in state.items()})
+    assert not model.predict(graph, what="logits").any()
+    model.load_state_dict(state)
+    np.testing.assert_array_equal(model.predict(graph, what="logits"), before)
+    with pytest.raises(KeyError):
+        model.load_state_dict({})
+
+
+def test_pyg_data_trains(graph):
+    pytest.importorskip("torch_geometric")
+    run = lacis.train(graph.to_pyg(), hidden=8, epochs=3)
+    assert len(run.history["loss"]) == 3
+
+
+def test_unknown_arguments_are_type_errors(graph):
+    with pytest.raises(TypeError, match="epohcs"):
+        lacis.train(graph, epohcs=3)
+    with pytest.raises(ValueError, match="nothing"):
+        lacis.train(graph, model="nothing")
+    with pytest.raises(TypeError):
+        lacis.train(3)
+
+
+def test_a_graph_without_labels_is_refused():
+    bare = lacis.Graph.from_edges([[0, 1], [1, 0]], 2, x=np.ones((2, 3)))
+    with pytest.raises(ValueError, match="labels"):
+        lacis.train(bare, epochs=2)
+
+
+def test_several_runs_have_a_mean(graph):
+    run = lacis.train(graph, hidden=8, epochs=3, runs=2)
+    assert run.summary["runs"] == 2 and "std" in run.summary
+    assert len(run.history["loss"]) == 3
+
+
+def test_a_run_draws_itself(run):
+    page = run._repr_html_()
+    assert page.count("<polyline") == 3 and "epoch 20" in page and run.plan.id in page
+    assert "20 epochs" in repr(run)
+
+
+def test_ctrl_c_keeps_the_history(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(f"""
+        import sys, time, lacis
+        graph = lacis.load_graph({DATA!r})
+        print("ready", flush=True)
+        run = lacis.train(graph, epochs=10_000_000)
+        stopped = time.time()
+        print(run.interrupted, len(run.history["loss"]), stopped, flush=True)
+        print(run.model.predict(graph).shape)
+    """))
+    process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(3)
+    asked = time.time()
+    os.kill(process.pid, signal.SIGINT)
+    interrupted, epochs, stopped = process.stdout.readline().split()
+    assert interrupted == "True" and int(epochs) > 0
+    assert float(stopped) - asked < 1
+    assert process.stdout.readline() == "(300,)\n"
+    assert process.wait(timeout=30) == 0
+
+
+def test_the_command_stops_on_ctrl_c_and_says_so(tmp_path):
+    command = [sys.executable, "-m", "lacis", "train", DATA, "--epochs", "10000000", "--out",
+               str(tmp_path / "run")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    time.sleep(4)
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(timeout=30) == 130
+    assert (tmp_path / "run" / "checkpoint").exists()
