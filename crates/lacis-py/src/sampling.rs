@@ -78,8 +78,8 @@ impl Sampler {
         Ok(py.detach(sample).map_err(raise)?.into_arrays(py))
     }
 
-    /// An epoch over seeds in their order, `batch_size` at a time, prepared by some threads, each so many
-    /// ahead.
+    /// An epoch over seeds in their order, `batch_size` at a time, prepared by some threads, each
+    /// so many ahead.
     fn epoch(
         &self,
         seeds: Ints<'_>,
