@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use serde::Serialize;
 
+pub use crate::args_analyze::Analyze;
 pub use crate::args_bench::{BenchVerb, Contest, Tune};
 pub use crate::args_data::{Fetch, OwnTables};
 pub use crate::args_train::{Eval, Explain, Predict, Train};
@@ -37,6 +38,10 @@ pub struct Global {
     #[arg(long, global = true, value_name = "FILE")]
     #[serde(serialize_with = "as_optional_text")]
     pub config: Option<PathBuf>,
+    /// Write what was found as a page to look at: one file, no network
+    #[arg(long, global = true, value_name = "FILE")]
+    #[serde(skip)]
+    pub html: Option<PathBuf>,
     /// Print JSON lines for programs instead of text for people
     #[arg(long, global = true)]
     pub json: bool,
@@ -60,6 +65,9 @@ pub enum Verb {
     /// Show the formulas, costs and steps that the planner weighs for a network
     #[command(after_help = crate::args_train::EXPLAIN_HELP)]
     Explain(Box<Explain>),
+    /// Show how much parallelism a network holds, and what using it would cost
+    #[command(after_help = crate::args_analyze::ANALYZE_HELP)]
+    Analyze(Box<Analyze>),
     /// List, look at, make, convert and check graph data
     #[command(subcommand)]
     Data(DataVerb),
@@ -75,6 +83,9 @@ pub enum Verb {
     /// Time operations, beside other libraries too
     #[command(subcommand)]
     Bench(BenchVerb),
+    /// Make a page of runs and of files of JSON lines
+    #[command(after_help = "Try:  lacis report runs/cora-like-gcn-1 -o run.html")]
+    Report(Report),
     /// What this machine has, and what Lacis will use of it
     Doctor,
     /// Print a completion script for a shell
@@ -220,6 +231,20 @@ pub fn as_optional_text<S: serde::Serializer>(
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     path.as_ref().map(|path| path.to_string_lossy()).serialize(serializer)
+}
+
+/// What to show on a page.
+#[derive(Args, Clone, Debug)]
+pub struct Report {
+    /// Folders of runs, or files of JSON lines
+    #[arg(required = true, value_name = "RUN|RESULTS")]
+    pub paths: Vec<PathBuf>,
+    /// The page to write
+    #[arg(short, long = "output", value_name = "FILE.html")]
+    pub output: PathBuf,
+    /// Replace what is there
+    #[arg(long)]
+    pub overwrite: bool,
 }
 
 /// Where a graph goes.

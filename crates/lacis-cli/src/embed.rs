@@ -34,7 +34,7 @@ pub fn train(
         args.source.data = data.name().to_owned();
         args.source.given = Some(data);
     }
-    let out = Out { json: true, quiet: true, verbose: false, listener: Some(listener) };
+    let out = Out { json: true, quiet: true, listener: Some(listener), ..Out::default() };
     done(train::run(&args, &global, &out, stop))
 }
 

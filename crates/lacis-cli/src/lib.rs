@@ -5,7 +5,9 @@
 //! [`machine`] says who decides on threads and where profiles are.
 #![forbid(unsafe_code)]
 
+mod analyze;
 mod args;
+mod args_analyze;
 mod args_bench;
 mod args_data;
 mod args_train;
@@ -18,10 +20,12 @@ mod explain;
 mod fetch;
 pub mod machine;
 mod out;
+mod page;
 mod peers;
 mod planned;
 mod predict;
 mod progress;
+mod report;
 mod train;
 mod tune;
 mod welcome;
@@ -31,7 +35,7 @@ use std::ffi::OsString;
 use clap::{CommandFactory, Parser};
 use lacis::Error;
 
-use args::{Cli, Global, Verb};
+use args::{Cli, Verb};
 use out::{Failure, Out, Outcome};
 use progress::Stop;
 
@@ -56,10 +60,9 @@ pub fn main(typed: Vec<OsString>) -> u8 {
         Ok(cli) => cli,
         Err(misuse) => return answer_misuse(&misuse, json),
     };
-    let Global { json, quiet, verbose, .. } = cli.global;
-    let out = Out { json, quiet, verbose, listener: None };
+    let out = Out::new(&cli.global);
     let stop = Stop::listen();
-    match run(&cli, &out, &stop) {
+    match report::with_page(&cli, &out, || run(&cli, &out, &stop)) {
         Ok(()) | Err(Failure::ClosedPipe) => 0,
         Err(Failure::Found) => FAILED,
         Err(Failure::Error(error)) => {
@@ -80,6 +83,8 @@ fn run(cli: &Cli, out: &Out, stop: &Stop) -> Outcome {
         Some(Verb::Eval(args)) => predict::eval(args, &cli.global, out, stop),
         Some(Verb::Predict(args)) => predict::predict(args, &cli.global, out, stop),
         Some(Verb::Explain(args)) => explain::run(args, &cli.global, out, stop),
+        Some(Verb::Analyze(args)) => analyze::run(args, &cli.global, out, stop),
+        Some(Verb::Report(args)) => report::run(args, out),
         Some(Verb::Data(verb)) => data::run(verb, &cli.global, out, stop),
         Some(Verb::Info { source }) => data::info(source, &cli.global, out, stop),
         Some(Verb::Tune(args)) => tune::run(args, &cli.global, out, stop),

@@ -2,10 +2,13 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
 
 use lacis::Error;
 use serde::Serialize;
 use serde_json::{Value, json};
+
+use crate::args::Global;
 
 /// Why a command did not succeed.
 #[derive(Debug)]
@@ -46,9 +49,17 @@ pub struct Out {
     pub verbose: bool,
     /// Who takes the lines for programs, and notes, instead of them being printed.
     pub listener: Option<Listener>,
+    /// What programs were told, or would have been, where a page is made of it.
+    pub told: Option<Mutex<Vec<Value>>>,
 }
 
 impl Out {
+    pub fn new(global: &Global) -> Self {
+        let Global { json, quiet, verbose, .. } = *global;
+        let told = global.html.as_ref().map(|_| Mutex::default());
+        Out { json, quiet, verbose, listener: None, told }
+    }
+
     /// A line for people; programs do not see it.
     pub fn line(&self, text: impl Display) -> Outcome {
         if !self.json {
@@ -59,16 +70,22 @@ impl Out {
 
     /// A line for programs; people do not see it.
     pub fn event(&self, name: &str, body: &impl Serialize) -> Outcome {
+        if !self.json && self.told.is_none() {
+            return Ok(());
+        }
+        let mut line = json!({ "event": name });
+        let body = serde_json::to_value(body).unwrap_or(Value::Null);
+        if let (Some(line), Value::Object(body)) = (line.as_object_mut(), body) {
+            line.extend(body);
+        }
         if self.json {
-            let mut line = json!({ "event": name });
-            let body = serde_json::to_value(body).unwrap_or(Value::Null);
-            if let (Some(line), Value::Object(body)) = (line.as_object_mut(), body) {
-                line.extend(body);
-            }
             match &self.listener {
-                Some(tell) => tell(line),
+                Some(tell) => tell(line.clone()),
                 None => writeln!(io::stdout(), "{line}")?,
             }
+        }
+        if let Some(told) = &self.told {
+            told.lock().unwrap_or_else(PoisonError::into_inner).push(line);
         }
         Ok(())
     }

@@ -8,6 +8,7 @@
 //! costs give the same plan.
 #![forbid(unsafe_code)]
 
+pub mod analysis;
 pub mod choose;
 pub mod compose;
 pub mod cost;

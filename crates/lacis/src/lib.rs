@@ -28,6 +28,7 @@
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+pub mod analyze;
 pub mod costs;
 pub mod exec;
 pub mod levels;
@@ -36,6 +37,7 @@ pub mod metrics;
 pub mod nn;
 pub mod ops;
 pub mod params;
+pub mod partition;
 pub mod sample;
 pub mod schedule;
 pub mod store;

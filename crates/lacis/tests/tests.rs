@@ -1,6 +1,7 @@
 //! The engine as a Rust program uses it.
 #![allow(clippy::unwrap_used)]
 
+mod analysis; // work, depth, cuts and exchanges
 mod batches; // sampled neighbourhoods, random walks, small graphs
 mod training; // networks: gradients, savings, candidates, threads, checkpoints
 mod tuning; // measuring a machine, and what is kept of it

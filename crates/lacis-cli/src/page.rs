@@ -1,0 +1,155 @@
+//! One self-contained HTML file of what a command found: no script, no network, light and dark.
+//!
+//! A page is made of the JSON lines that the command would print, so that `--html` and
+//! `lacis report` show the same: [`SECTIONS`] lists what becomes of which line.
+
+mod chart;
+mod found;
+mod measured;
+mod table;
+
+use std::io::Write;
+use std::path::Path;
+
+use lacis::{Error, Result};
+use serde_json::Value;
+
+use chart::escaped;
+
+/// Who shows lines of one kind.
+type Show = fn(&[&Value]) -> String;
+
+/// Which lines become which section, in the order of a page.
+const SECTIONS: &[(&str, Show)] = &[
+    ("done", found::summary),
+    ("run", found::runs),
+    ("epoch", found::curves),
+    ("plan", found::plan),
+    ("explain", found::explained),
+    ("op", measured::operations),
+    ("memory", measured::memory),
+    ("choice", measured::choices),
+    ("curve", measured::tuning),
+    ("analysis", found::analysed),
+    ("environment", found::environment),
+];
+
+/// A page of JSON lines, of one command or of several.
+pub fn of(sources: &[(String, Vec<Value>)], title: &str) -> String {
+    let several = sources.len() > 1;
+    let body: String = sources
+        .iter()
+        .map(|(name, events)| {
+            let heading = match several {
+                true => format!("<header><h1>{}</h1></header>", escaped(name)),
+                false => String::new(),
+            };
+            heading + &sections(events)
+        })
+        .collect();
+    format!(
+        "<!doctype html><html lang=en><head><meta charset=utf-8>\
+         <meta name=viewport content='width=device-width,initial-scale=1'>\
+         <meta name=color-scheme content='light dark'><link rel=icon href='data:,'>\
+         <title>{title}</title><style>{style}</style></head><body><main>\
+         <header><h1>{title}</h1></header>{body}\
+         <footer>Lacis {version}. This file holds all it shows.</footer></main></body></html>\n",
+        title = escaped(title),
+        style = include_str!("page/style.css"),
+        version = env!("CARGO_PKG_VERSION"),
+    )
+}
+
+/// Everything that lines have to show.
+fn sections(events: &[Value]) -> String {
+    let mut body = String::new();
+    for (kind, show) in SECTIONS {
+        let lines: Vec<&Value> = events.iter().filter(|event| event["event"] == *kind).collect();
+        if !lines.is_empty() {
+            body.push_str(&show(&lines));
+        }
+    }
+    let start = events.iter().find(|event| event["event"] == "start");
+    body + &start.map_or(String::new(), |start| configuration(&start["config"]))
+}
+
+/// Whether lines have something to show.
+pub fn has_sections(events: &[Value]) -> bool {
+    events.iter().any(|event| SECTIONS.iter().any(|(kind, _)| event["event"] == *kind))
+}
+
+/// What a page of lines is about: the command, its data and its model.
+pub fn title(events: &[Value]) -> String {
+    let Some(start) = events.iter().find(|event| event["event"] == "start") else {
+        return "Lacis".to_owned();
+    };
+    let config = &start["config"];
+    let words = [&start["command"], &config["source"]["data"], &config["net"]["model"]];
+    let words: Vec<&str> = words.into_iter().filter_map(Value::as_str).collect();
+    format!("lacis {}", words.join(" "))
+}
+
+/// What was asked for, as it would be written in a file.
+fn configuration(config: &Value) -> String {
+    if config.is_null() {
+        return String::new();
+    }
+    let text = serde_json::to_string_pretty(config).unwrap_or_default();
+    format!("<section><h2>What was asked for</h2><pre>{}</pre></section>", escaped(&text))
+}
+
+/// A section.
+fn section(heading: &str, body: &str) -> String {
+    format!("<section><h2>{}</h2>{body}</section>", escaped(heading))
+}
+
+/// Writes a page; what is there stays unless it may be replaced.
+pub fn write(path: &Path, page: &str, overwrite: bool) -> Result<()> {
+    let failed = |error| Error::io("write", path, error);
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true);
+    match overwrite {
+        true => options.create(true).truncate(true),
+        false => options.create_new(true),
+    };
+    let mut file = options.open(path).map_err(failed)?;
+    file.write_all(page.as_bytes()).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn page() -> String {
+        let events = [
+            json!({ "event": "start", "command": "train", "version": "1", "config": { "a": "<b>" } }),
+            json!({ "event": "plan", "id": "abc", "formula": "Y = A·X<W", "predicted_epoch_ms": 1.0 }),
+            json!({ "event": "epoch", "epoch": 1, "loss": 2.0, "train": 0.1, "val": null }),
+            json!({ "event": "epoch", "epoch": 2, "loss": 1.0, "train": 0.5, "val": 0.4 }),
+            json!({ "event": "done", "test": 0.8, "val": 0.7, "epoch_ms": 0.2, "plan": "abc" }),
+        ];
+        of(&[("one".to_owned(), events.to_vec())], "cora & gcn")
+    }
+
+    #[test]
+    fn a_page_holds_all_it_shows() {
+        let page = page();
+        assert!(page.contains("<svg") && page.contains("cora &amp; gcn"));
+        assert!(page.contains("Y = A·X&lt;W") && page.contains("&lt;b&gt;"));
+        for outside in ["http:", "https:", "<script", "@import", "url("] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+    }
+
+    #[test]
+    fn every_tag_that_opens_closes() {
+        let page = page();
+        for tag in ["section", "figure", "table", "div", "svg", "main", "h2", "ul"] {
+            let opened = page.matches(&format!("<{tag}>")).count()
+                + page.matches(&format!("<{tag} ")).count();
+            assert_eq!(opened, page.matches(&format!("</{tag}>")).count(), "{tag}");
+        }
+    }
+}

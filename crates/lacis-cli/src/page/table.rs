@@ -1,0 +1,68 @@
+//! Tables and cards.
+
+use serde_json::Value;
+
+use super::chart::{escaped, number};
+
+/// A column: its head, and whether it holds numbers.
+pub type Column = (&'static str, bool);
+
+/// Rows under heads; a row may be marked as the best one.
+pub fn table(columns: &[Column], rows: &[(bool, Vec<String>)]) -> String {
+    let class = |numeric: bool| if numeric { " class=n" } else { "" };
+    let heads: String = columns
+        .iter()
+        .map(|(head, numeric)| format!("<th{}>{}</th>", class(*numeric), escaped(head)))
+        .collect();
+    let rows: String = rows
+        .iter()
+        .map(|(best, cells)| {
+            let cells: String = cells
+                .iter()
+                .zip(columns)
+                .map(|(cell, (_, numeric))| format!("<td{}>{cell}</td>", class(*numeric)))
+                .collect();
+            format!("<tr{}>{cells}</tr>", if *best { " class=best" } else { "" })
+        })
+        .collect();
+    format!("<div class=scroll><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>")
+}
+
+/// Large numbers with what they are.
+pub fn cards(cards: &[(String, &str)]) -> String {
+    let cards: String = cards
+        .iter()
+        .map(|(value, name)| {
+            format!("<div class=card><b>{}</b><span>{}</span></div>", escaped(value), escaped(name))
+        })
+        .collect();
+    format!("<div class=cards>{cards}</div>")
+}
+
+/// A number of a line, `–` where there is none.
+pub fn value(of: &Value) -> String {
+    match of {
+        Value::Number(_) => number(of.as_f64().unwrap_or(f64::NAN)),
+        Value::String(text) => escaped(text),
+        Value::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
+        _ => "–".to_owned(),
+    }
+}
+
+/// The same with a unit.
+pub fn with_unit(of: &Value, unit: &str) -> String {
+    match of.as_f64() {
+        Some(found) => format!("{} {unit}", number(found)),
+        None => "–".to_owned(),
+    }
+}
+
+/// A number, NaN where there is none.
+pub fn float(of: &Value) -> f64 {
+    of.as_f64().unwrap_or(f64::NAN)
+}
+
+/// A formula.
+pub fn formula(of: &Value) -> String {
+    format!("<span class=formula>{}</span>", escaped(of.as_str().unwrap_or_default()))
+}

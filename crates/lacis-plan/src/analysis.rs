@@ -1,0 +1,217 @@
+//! Work, depth and bytes of a plan: what it asks of a machine with as many workers as it likes.
+//!
+//! The model is that of Besta and Hoefler (*Parallel and Distributed Graph Neural Networks*, 2022):
+//! work counts operations, depth the longest chain of operations that wait for each other, where a
+//! sum of `x` numbers is a tree of depth `log x`. Numbers come from the steps as planned, so every
+//! model is covered; [`Order`] says the same with symbols.
+
+mod order;
+
+use std::collections::HashMap;
+
+use crate::cost::{Work, work};
+use crate::dim::{Dim, Sizes};
+use crate::op::Function;
+use crate::plan::{Each, Form, Operator, Phase, Plan, Step, ValueId};
+
+pub use order::{Order, Repeats};
+
+/// What some steps ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Additions, multiplications and functions.
+    pub work: u64,
+    /// The longest chain of them.
+    pub depth: u64,
+    /// Bytes read and written, every gathered row counted: what a machine without caches moves.
+    pub bytes: u64,
+}
+
+impl Tally {
+    /// Operations per byte.
+    pub fn intensity(&self) -> f64 {
+        self.work as f64 / self.bytes.max(1) as f64
+    }
+
+    /// Workers that could be busy on average.
+    pub fn parallelism(&self) -> f64 {
+        self.work as f64 / self.depth.max(1) as f64
+    }
+}
+
+/// What is analysed: a plan, its sizes, and the most entries that a row of the adjacency has.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// The sizes it meets.
+    pub sizes: &'a Sizes,
+    /// The largest degree.
+    pub degree: usize,
+}
+
+impl Subject<'_> {
+    /// One step.
+    pub fn step(&self, step: &Step) -> Tally {
+        let work = work(self.plan, step, self.sizes);
+        let (operations, bytes) = match work {
+            Work::Stream { read, written, .. } => {
+                (self.elements(step) as u64 * per_element(&step.operator), (read + written) as u64)
+            }
+            _ => moved(&work),
+        };
+        Tally { work: operations, depth: self.depth(step, &work), bytes }
+    }
+
+    /// Steps together: works and bytes added up, depth along the longest chain of results.
+    pub fn steps(&self, chosen: impl Fn(&Step) -> bool) -> Tally {
+        let mut total = Tally::default();
+        let mut ready: HashMap<ValueId, u64> = HashMap::new();
+        for step in self.plan.steps.iter().filter(|step| chosen(step)) {
+            let own = self.step(step);
+            let waits = step.inputs.iter().map(|&input| self.plan.base(input));
+            let start = waits.filter_map(|input| ready.get(&input).copied()).max().unwrap_or(0);
+            for &output in &step.outputs {
+                ready.insert(self.plan.base(output), start + own.depth);
+            }
+            total.work += own.work;
+            total.bytes += own.bytes;
+            total.depth = total.depth.max(start + own.depth);
+        }
+        total
+    }
+
+    /// A layer's steps of one phase.
+    pub fn layer(&self, layer: Option<u16>, phase: Phase) -> Tally {
+        self.steps(|step| step.layer == layer && step.phase == phase)
+    }
+
+    /// The order of growth of what a layer computes, forward: what is done once counted in.
+    pub fn order(&self, layer: Option<u16>, backward: bool, repeats: Repeats) -> Order {
+        let chosen = self.plan.steps.iter().filter(|step| {
+            step.layer == layer && matches!(step.phase, Phase::Backward) == backward
+        });
+        let mut order = Order::new(repeats);
+        chosen.for_each(|step| order.add(self.plan, step));
+        order
+    }
+
+    /// Layers that the plan has, in their order.
+    pub fn layers(&self) -> Vec<u16> {
+        let mut layers: Vec<u16> = self.plan.steps.iter().filter_map(|step| step.layer).collect();
+        layers.sort_unstable();
+        layers.dedup();
+        layers
+    }
+
+    fn elements(&self, step: &Step) -> usize {
+        let all = step.inputs.iter().chain(&step.outputs);
+        all.map(|&value| self.plan.len_of(value, self.sizes)).max().unwrap_or(0)
+    }
+
+    fn rows(&self, value: ValueId) -> usize {
+        self.sizes.of(self.plan.values[value].shape[0])
+    }
+
+    fn depth(&self, step: &Step, work: &Work) -> u64 {
+        match (*work, step.operator) {
+            (Work::Spmm { shape, valued, .. }, _) => {
+                tree(self.longest(step, shape)) + 1 + u64::from(valued)
+            }
+            (Work::Gemm { sizes: [_, _, k], .. }, _) => tree(k) + 1,
+            // Scores, their largest, their sum, and the sum of what they weigh.
+            (Work::Attention { shape, heads, width, backward }, _) => {
+                let once = 2 * tree(self.longest(step, shape)) + tree(width / heads.max(1)) + 4;
+                if backward { 2 * once } else { once }
+            }
+            (Work::SparseTransposed { shape: [rows, ..], .. }, _) => tree(rows) + 1,
+            (_, Operator::ColumnSums) => tree(self.rows(step.inputs[0])),
+            (_, Operator::Norm { .. } | Operator::NormGrad { .. }) => {
+                2 * tree(self.rows(step.inputs[0])) + 4
+            }
+            (_, Operator::Readout(_)) => tree(self.rows(step.inputs[0])),
+            (_, Operator::Dot) => tree(self.elements(step)) + 1,
+            (_, Operator::Loss(_)) => {
+                let shape = self.plan.values[step.inputs[0]].shape;
+                2 * tree(self.sizes.of(shape[1])) + tree(self.sizes.of(shape[0])) + 3
+            }
+            (_, operator) => per_element(&operator),
+        }
+    }
+
+    /// Entries of the longest row: of the graph, or of features at most all columns.
+    fn longest(&self, step: &Step, [_, cols, entries]: [usize; 3]) -> usize {
+        let of_features = matches!(self.plan.values[step.inputs[0]].shape[1], Dim::Width(_));
+        (if of_features { cols } else { self.degree + 1 }).min(entries)
+    }
+}
+
+/// Depth of a sum of `x` numbers.
+pub fn tree(x: usize) -> u64 {
+    u64::from(usize::BITS - x.max(1).saturating_sub(1).leading_zeros())
+}
+
+/// Operations and bytes of a product. Gathered rows count each time they are gathered.
+fn moved(work: &Work) -> (u64, u64) {
+    let of = |number: usize| number as u64;
+    match *work {
+        Work::Spmm { shape: [rows, _, entries], width, valued, .. } => {
+            let per_entry = if valued { 2 } else { 1 };
+            let index = if valued { 8 } else { 4 };
+            (
+                per_entry * of(entries) * of(width),
+                of(entries) * (4 * of(width) + index) + of(rows) * (4 * of(width) + 8),
+            )
+        }
+        Work::Gemm { sizes: [m, n, k], .. } => {
+            (2 * of(m) * of(n) * of(k), 4 * (of(m) * of(k) + of(k) * of(n) + of(m) * of(n)))
+        }
+        Work::Attention { shape: [rows, _, entries], heads, width, backward } => {
+            // A score, its exponential, and a weighted row; back: the same again and its gradient.
+            let passes = if backward { 3 } else { 1 };
+            let (width, heads) = (of(width), of(heads));
+            (
+                passes * of(entries) * (2 * width + 5 * heads),
+                passes * of(entries) * (4 * width + 4 * heads + 4)
+                    + of(rows) * (4 * width + 8 * heads + 8),
+            )
+        }
+        Work::SparseTransposed { shape: [_, cols, entries], width } => (
+            2 * of(entries) * of(width),
+            of(entries) * (4 * of(width) + 8) + 4 * of(cols) * of(width),
+        ),
+        Work::Stream { read, written, hard } => (of(hard), of(read) + of(written)),
+    }
+}
+
+/// Operations on each element that passes by.
+fn per_element(operator: &Operator) -> u64 {
+    match operator {
+        Operator::Each(Each { scale, rows, plus, bias, function, dropout }) => {
+            let scaled = scale.get() != 1.0;
+            let parts = [scaled, *rows, plus.is_some(), *bias, dropout.is_some()];
+            let active = parts.iter().filter(|part| **part).count() as u64;
+            active + u64::from(*function != Function::Identity)
+        }
+        Operator::EachGrad { function, dropout, .. } => {
+            1 + u64::from(*function != Function::Identity) + u64::from(dropout.is_some())
+        }
+        Operator::Pad
+        | Operator::Concat
+        | Operator::PadColumns { .. }
+        | Operator::Transpose
+        | Operator::PlusIdentity { .. } => 0,
+        Operator::Norm { .. } => 6,
+        Operator::NormGrad { .. } => 10,
+        Operator::Loss(_) => 4,
+        Operator::Dot => 2,
+        // Two moments, their corrections, a root and a division.
+        Operator::Update(_) => 12,
+        _ => 1,
+    }
+}
+
+/// Whether a dense product sums over nodes: a weight's gradient.
+fn sums_over_nodes(operator: &Operator) -> bool {
+    matches!(operator, Operator::Gemm { form: Form::Tn, .. } | Operator::SparseTransposed)
+}

@@ -1,0 +1,309 @@
+//! How much parallelism a network holds, and what each way to use it would cost on this graph.
+//!
+//! Work, depth and bytes come from the plan's own steps ([`lacis_plan::analysis`]); what workers
+//! would send each other from this graph's real cuts ([`crate::partition`]); times from the
+//! machine's profile for the computing and from `α + β·bytes` for each message. The kinds of
+//! parallelism are those of Besta and Hoefler's taxonomy (2022), the 1-D to 3-D distributions
+//! those of CAGNET (Tripathy, Yelick and Buluç, 2020).
+
+mod kinds;
+pub mod pipeline;
+mod scheme;
+
+use std::sync::Arc;
+
+use lacis_core::{Dataset, Features, Graph, Result, Threads};
+use lacis_plan::Sizes;
+use lacis_plan::analysis::{Repeats, Subject, Tally};
+use lacis_plan::cost::{Costs, Work, predict, work};
+use lacis_plan::plan::{Phase, Place, Plan, Step, ValueId};
+
+use crate::nn::Config;
+pub use kinds::{KINDS, Kind, Verdict};
+use pipeline::Schedule;
+pub use scheme::{SCHEMES, Sampled, Scheme};
+
+/// Bytes of a number.
+const F32: f64 = 4.0;
+
+/// Workers and the wires between them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wires {
+    /// How many workers.
+    pub workers: usize,
+    /// Seconds of any message.
+    pub alpha: f64,
+    /// Seconds of a byte.
+    pub beta: f64,
+    /// Iterations that values in a pipeline may be old.
+    pub staleness: usize,
+    /// Blocks of nodes that flow through a pipeline.
+    pub blocks: usize,
+}
+
+impl Default for Wires {
+    /// Eight machines on a 100 Gbit/s network.
+    fn default() -> Self {
+        Wires { workers: 8, alpha: 5e-6, beta: 8e-11, staleness: 0, blocks: 16 }
+    }
+}
+
+/// What is analysed.
+pub struct Case<'a> {
+    /// The data.
+    pub dataset: &'a Dataset,
+    /// The network's configuration.
+    pub config: &'a Config,
+    /// Its name.
+    pub model: &'a str,
+    /// Its plan.
+    pub plan: &'a Plan,
+    /// The sizes it was made for.
+    pub sizes: &'a Sizes,
+    /// Who says how long work takes.
+    pub costs: &'a dyn Costs,
+    /// Who runs loops.
+    pub threads: &'a Threads,
+    /// Nodes that train.
+    pub train: &'a [u32],
+}
+
+/// What a layer asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layer {
+    /// Its name: a number, or what is in no layer.
+    pub name: String,
+    /// Before the first epoch, forward, backward and update.
+    pub passes: [Tally; 4],
+    /// An epoch: forward, backward and update.
+    pub epoch: Tally,
+    /// Orders of growth of the forward pass, work and depth.
+    pub forward_order: [String; 2],
+    /// The same of the backward pass.
+    pub backward_order: [String; 2],
+    /// Seconds of an epoch, as predicted.
+    pub seconds: f64,
+}
+
+/// A kind of parallelism, and predicted seconds of an epoch by the number of workers.
+pub type Curve = (&'static str, Vec<(usize, f64)>);
+
+/// All of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Analysis {
+    /// Convolutional, attentional or message passing; linear, polynomial or rational.
+    pub class: [&'static str; 2],
+    /// Layer by layer; last, what belongs to none.
+    pub layers: Vec<Layer>,
+    /// An epoch of all.
+    pub epoch: Tally,
+    /// Seconds of an epoch on one worker, as predicted.
+    pub seconds: f64,
+    /// Ways to train, full batch first.
+    pub schemes: Vec<Scheme>,
+    /// Kinds of parallelism for so many workers.
+    pub parallelism: Vec<Verdict>,
+    /// Predicted seconds for 1, 2, 4, … workers, by kind.
+    pub curves: Vec<Curve>,
+    /// The pipeline of layers, as it would run.
+    pub schedule: Option<Schedule>,
+    /// What to do, and why.
+    pub advice: String,
+}
+
+/// Analyses a case for some workers.
+///
+/// # Errors
+/// When the graph cannot be cut, or a step has no cost.
+pub fn analyze(case: &Case<'_>, wires: &Wires) -> Result<Analysis> {
+    let view = View::new(case)?;
+    let layers = view.layers();
+    let parallelism = kinds::all(&view, wires)?;
+    let schedule = kinds::macro_schedule(&view, wires)?;
+    let advice = kinds::advice(&view, &parallelism, wires);
+    Ok(Analysis {
+        class: view.class(),
+        epoch: view.subject().steps(|step| step.phase != Phase::Once),
+        seconds: view.seconds,
+        schemes: scheme::all(&view)?,
+        curves: kinds::curves(&view, wires)?,
+        layers,
+        parallelism,
+        schedule,
+        advice,
+    })
+}
+
+/// A case with what is asked of it again and again.
+pub(crate) struct View<'a> {
+    case: &'a Case<'a>,
+    degree: usize,
+    /// Predicted seconds of each step.
+    steps: Vec<f64>,
+    /// Seconds of an epoch.
+    seconds: f64,
+    features: Arc<Features>,
+}
+
+/// A product with the adjacency: what its workers must exchange.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Exchange {
+    /// Columns that are gathered.
+    pub width: usize,
+    /// Gathered along the other direction of edges.
+    pub transposed: bool,
+}
+
+impl<'a> View<'a> {
+    fn new(case: &'a Case<'a>) -> Result<Self> {
+        let graph = case.dataset.graph();
+        let lengths = graph.adjacency().row_lengths();
+        let degree = lengths.iter().copied().max().unwrap_or(0) as usize;
+        let predicted = predict(case.plan, case.sizes, case.costs).unwrap_or_default();
+        let features = case
+            .dataset
+            .features()
+            .cloned()
+            .unwrap_or_else(|| Features::Dense(lacis_core::Dense::zeros(graph.n_nodes(), 0)));
+        let seconds = predicted.epoch(case.sizes.iterations);
+        Ok(View { case, degree, steps: predicted.steps, seconds, features: Arc::new(features) })
+    }
+
+    fn graph(&self) -> &Graph {
+        self.case.dataset.graph()
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { plan: self.case.plan, sizes: self.case.sizes, degree: self.degree }
+    }
+
+    fn repeats(&self) -> Repeats {
+        let Config { layers, hops, mlp_layers, .. } = *self.case.config;
+        let hops = match self.case.model {
+            "sgc" => layers,
+            "tagcn" | "cheb" => hops.unwrap_or(3),
+            "appnp" => hops.unwrap_or(10),
+            _ => 1,
+        };
+        Repeats { hops, inner: if self.case.model == "gin" { mlp_layers } else { 1 } }
+    }
+
+    /// The classes of papers: by what edges carry, and by the powers of the adjacency.
+    fn class(&self) -> [&'static str; 2] {
+        use lacis_plan::plan::Operator::{Attention, Extreme, Spmm};
+        let has = |what: fn(&Step) -> bool| self.case.plan.steps.iter().any(what);
+        let edges = if has(|step| matches!(step.operator, Attention(_))) {
+            "attentional"
+        } else if has(|step| matches!(step.operator, Spmm { .. } | Extreme(_))) {
+            "convolutional"
+        } else if self.case.plan.values.iter().any(|v| matches!(v.place, Place::Adjacency(_))) {
+            "message passing"
+        } else {
+            "no edges"
+        };
+        let powers = match (self.case.model, self.repeats().hops) {
+            ("appnp", _) => "rational, by iteration",
+            (_, hops) if hops > 1 => "polynomial",
+            _ => "linear",
+        };
+        [edges, powers]
+    }
+
+    fn layers(&self) -> Vec<Layer> {
+        let subject = self.subject();
+        let all = subject.layers().into_iter().map(Some).chain([None]);
+        all.map(|layer| self.layer(&subject, layer)).collect()
+    }
+
+    fn layer(&self, subject: &Subject<'_>, layer: Option<u16>) -> Layer {
+        let phases = [Phase::Once, Phase::Forward, Phase::Backward, Phase::Update];
+        let order = |backward| {
+            let order = subject.order(layer, backward, self.repeats());
+            [order.work(), order.depth()]
+        };
+        let steps = self.case.plan.steps.iter().zip(&self.steps);
+        let own = steps.filter(|(step, _)| step.layer == layer && step.phase != Phase::Once);
+        Layer {
+            name: layer.map_or("loss, update".to_owned(), |layer| format!("{}", layer + 1)),
+            passes: phases.map(|phase| subject.layer(layer, phase)),
+            epoch: subject.steps(|step| step.layer == layer && step.phase != Phase::Once),
+            forward_order: order(false),
+            backward_order: order(true),
+            seconds: own.map(|(_, seconds)| seconds).sum(),
+        }
+    }
+
+    /// Products with the adjacency in an epoch.
+    fn exchanges(&self) -> Vec<Exchange> {
+        let plan = self.case.plan;
+        let epoch = plan.steps.iter().filter(|step| step.phase != Phase::Once);
+        let products = epoch.filter_map(|step| {
+            let transposed = turned(plan, *step.inputs.first()?)?;
+            match work(plan, step, self.case.sizes) {
+                Work::Spmm { width, .. } => Some(Exchange { width, transposed }),
+                Work::Attention { width, heads, .. } => {
+                    Some(Exchange { width: width + heads, transposed })
+                }
+                _ => None,
+            }
+        });
+        products.collect()
+    }
+
+    /// Columns of each dense product's result that has a row per node, in an epoch.
+    fn dense_widths(&self) -> Vec<usize> {
+        let plan = self.case.plan;
+        let epoch = plan.steps.iter().filter(|step| step.phase != Phase::Once);
+        let products = epoch.filter_map(|step| match work(plan, step, self.case.sizes) {
+            Work::Gemm { form, sizes: [_, n, _] } if form != lacis_plan::plan::Form::Tn => Some(n),
+            _ => None,
+        });
+        products.collect()
+    }
+
+    /// Seconds of an epoch's products with the adjacency, of dense products, and of the rest.
+    fn by_kind(&self) -> [f64; 3] {
+        let plan = self.case.plan;
+        let mut seconds = [0.0; 3];
+        for (step, time) in plan.steps.iter().zip(&self.steps) {
+            if step.phase == Phase::Once {
+                continue;
+            }
+            let kind = match work(plan, step, self.case.sizes) {
+                Work::Spmm { .. } | Work::Attention { .. } => 0,
+                Work::Gemm { .. } | Work::SparseTransposed { .. } => 1,
+                Work::Stream { .. } => 2,
+            };
+            seconds[kind] += time;
+        }
+        seconds
+    }
+
+    /// Bytes of all parameters.
+    fn param_bytes(&self) -> f64 {
+        let shapes = self.case.plan.params.iter().map(|param| param.shape[0] * param.shape[1]);
+        shapes.sum::<usize>() as f64 * F32
+    }
+
+    /// Bytes of what grows with nodes: slots and features.
+    fn node_bytes(&self) -> f64 {
+        let features = match &*self.features {
+            Features::Dense(x) => x.n_rows() * x.n_cols() * 4,
+            Features::Sparse(x) => x.bytes(),
+        };
+        (self.case.plan.slot_bytes(self.case.sizes) + features) as f64
+    }
+}
+
+/// Whether a value is an adjacency, as stored or the other way round.
+fn turned(plan: &Plan, value: ValueId) -> Option<bool> {
+    match plan.values[plan.base(value)].place {
+        Place::Adjacency(adjacency) => Some(adjacency.transposed),
+        Place::Entries { of, .. } => turned(plan, of),
+        Place::Matrix(_) => {
+            let maker = plan.steps.iter().find(|step| step.outputs.contains(&value))?;
+            turned(plan, *maker.inputs.first()?)
+        }
+        _ => None,
+    }
+}
