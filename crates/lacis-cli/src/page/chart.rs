@@ -238,7 +238,9 @@ pub fn roofline(title: &str, points: &[Series], [gbps, gflops]: [f64; 2]) -> Str
         .map(|intensity: f64| [intensity, (intensity * gbps).min(gflops)])
         .to_vec();
     let mut all = vec![Series { name: "roof".to_owned(), points: roof.clone() }];
-    all.extend(points.iter().map(|one| Series { name: one.name.clone(), points: one.points.clone() }));
+    all.extend(
+        points.iter().map(|one| Series { name: one.name.clone(), points: one.points.clone() }),
+    );
     let [x, y] = scales(&all, axes);
     let mut svg = String::new();
     frame(&mut svg, [&x, &y], axes);
@@ -399,8 +401,15 @@ mod tests {
     #[test]
     fn numbers_are_short_and_right() {
         for (value, text) in [
-            (0.0, "0"), (0.5, "0.5"), (12.0, "12"), (123.4, "123"), (20_000.0, "20k"),
-            (2.5e6, "2.5M"), (f64::NAN, "–"), (1e-6, "1.0e-6"), (100.0, "100"),
+            (0.0, "0"),
+            (0.5, "0.5"),
+            (12.0, "12"),
+            (123.4, "123"),
+            (20_000.0, "20k"),
+            (2.5e6, "2.5M"),
+            (f64::NAN, "–"),
+            (1e-6, "1.0e-6"),
+            (100.0, "100"),
         ] {
             assert_eq!(number(value), text);
         }

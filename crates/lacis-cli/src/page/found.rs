@@ -40,7 +40,10 @@ pub fn summary(lines: &[&Value]) -> String {
         .collect();
     let mut body = cards(&shown);
     if !spent.is_empty() {
-        body.push_str(&format!("<h3>Where the time went</h3>{}", chart::bars("seconds", &spent, "s")));
+        body.push_str(&format!(
+            "<h3>Where the time went</h3>{}",
+            chart::bars("seconds", &spent, "s")
+        ));
     }
     if let Some(kinds) = done["steps"].as_object() {
         let kinds: Vec<(String, Vec<f64>)> =
@@ -76,10 +79,13 @@ pub fn curves(lines: &[&Value]) -> String {
     let epoch = Axis { label: "epoch", log: false };
     let scores: Vec<Series> =
         [of("train"), of("val")].into_iter().filter(|one| !one.points.is_empty()).collect();
-    let mut body =
-        chart::lines("Loss", &[of("loss")], [epoch, Axis { label: "loss", log: false }]);
+    let mut body = chart::lines("Loss", &[of("loss")], [epoch, Axis { label: "loss", log: false }]);
     if !scores.is_empty() {
-        body.push_str(&chart::lines("Scores", &scores, [epoch, Axis { label: "score", log: false }]));
+        body.push_str(&chart::lines(
+            "Scores",
+            &scores,
+            [epoch, Axis { label: "score", log: false }],
+        ));
     }
     section("Learning", &body)
 }
@@ -122,7 +128,10 @@ pub fn explained(lines: &[&Value]) -> String {
         })
         .collect();
     section("Why this plan", &body)
-        + &section("The plan, step by step", &(diagram(&steps) + &chart::bars("time of each step", &times, "ms")))
+        + &section(
+            "The plan, step by step",
+            &(diagram(&steps) + &chart::bars("time of each step", &times, "ms")),
+        )
 }
 
 /// A layer's formulas: those kept by their time, those pruned with the reason.
@@ -157,8 +166,10 @@ fn candidates(layer: &Value) -> String {
 /// next.
 fn diagram(steps: &[&Value]) -> String {
     const PHASES: [&str; 4] = ["once", "forward", "backward", "update"];
-    let used: Vec<&str> =
-        PHASES.into_iter().filter(|phase| steps.iter().any(|step| step["phase"] == *phase)).collect();
+    let used: Vec<&str> = PHASES
+        .into_iter()
+        .filter(|phase| steps.iter().any(|step| step["phase"] == *phase))
+        .collect();
     let wide = 760.0 / used.len().max(1) as f64;
     let total: f64 = steps.iter().map(|step| float(&step["predicted_ms"]).max(0.0)).sum();
     let mut heights = vec![30.0; used.len()];
@@ -230,16 +241,27 @@ pub fn analysed(lines: &[&Value]) -> String {
 
 fn layers(line: &Value) -> String {
     let columns = [
-        ("layer", false), ("work", true), ("depth", true), ("parallelism", true), ("bytes", true),
-        ("ops/byte", true), ("order of work", false), ("of depth", false),
+        ("layer", false),
+        ("work", true),
+        ("depth", true),
+        ("parallelism", true),
+        ("bytes", true),
+        ("ops/byte", true),
+        ("order of work", false),
+        ("of depth", false),
     ];
     let all = line["layers"].as_array().into_iter().flatten();
     let rows: Vec<(bool, Vec<String>)> = all
         .map(|layer| {
             let cells = vec![
-                value(&layer["layer"]), value(&layer["work"]), value(&layer["depth"]),
-                value(&layer["parallelism"]), size(&layer["bytes"]), value(&layer["intensity"]),
-                formula(&layer["work_order"]), formula(&layer["depth_order"]),
+                value(&layer["layer"]),
+                value(&layer["work"]),
+                value(&layer["depth"]),
+                value(&layer["parallelism"]),
+                size(&layer["bytes"]),
+                value(&layer["intensity"]),
+                formula(&layer["work_order"]),
+                formula(&layer["depth_order"]),
             ];
             (false, cells)
         })
@@ -251,16 +273,29 @@ fn kinds(line: &Value) -> String {
     let all: Vec<&Value> = line["parallelism"].as_array().into_iter().flatten().collect();
     let fastest = all.iter().map(|kind| float(&kind["predicted_ms"])).fold(f64::INFINITY, f64::min);
     let columns = [
-        ("kind", false), ("workers", true), ("sent", true), ("messages", true), ("syncs", true),
-        ("balance", true), ("memory", true), ("ms an epoch", true), ("", false),
+        ("kind", false),
+        ("workers", true),
+        ("sent", true),
+        ("messages", true),
+        ("syncs", true),
+        ("balance", true),
+        ("memory", true),
+        ("ms an epoch", true),
+        ("", false),
     ];
     let rows: Vec<(bool, Vec<String>)> = all
         .iter()
         .map(|kind| {
             let cells = vec![
-                value(&kind["kind"]), value(&kind["workers"]), size(&kind["volume_bytes"]),
-                value(&kind["messages"]), value(&kind["syncs"]), value(&kind["balance"]),
-                size(&kind["memory_bytes"]), value(&kind["predicted_ms"]), value(&kind["note"]),
+                value(&kind["kind"]),
+                value(&kind["workers"]),
+                size(&kind["volume_bytes"]),
+                value(&kind["messages"]),
+                value(&kind["syncs"]),
+                value(&kind["balance"]),
+                size(&kind["memory_bytes"]),
+                value(&kind["predicted_ms"]),
+                value(&kind["note"]),
             ];
             (float(&kind["predicted_ms"]) == fastest, cells)
         })

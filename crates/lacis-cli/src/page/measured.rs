@@ -39,9 +39,7 @@ pub fn operations(lines: &[&Value]) -> String {
     for engine in &engines {
         let grid: Vec<Vec<f64>> = problems
             .iter()
-            .map(|row| {
-                widths.iter().map(|col| best(lines, engine, (row, col))).collect()
-            })
+            .map(|row| widths.iter().map(|col| best(lines, engine, (row, col))).collect())
             .collect();
         body.push_str(&chart::heat(&format!("{engine}, ms"), (&problems, &widths), &grid));
     }
@@ -70,9 +68,8 @@ fn ratios(
         let grid: Vec<Vec<f64>> = problems
             .iter()
             .map(|row| {
-                let ratio = |col: &String| {
-                    best(lines, peer, (row, col)) / best(lines, "lacis", (row, col))
-                };
+                let ratio =
+                    |col: &String| best(lines, peer, (row, col)) / best(lines, "lacis", (row, col));
                 widths.iter().map(ratio).collect()
             })
             .collect();
@@ -99,21 +96,38 @@ fn roof(lines: &[&Value]) -> String {
     let gflops = all().map(|point| point[1]).fold(0.0, f64::max).max(gbps);
     let points: Vec<Series> =
         by_op.into_iter().map(|(name, points)| Series { name, points }).collect();
-    chart::roofline("Roofline: the roof is the best that was measured here", &points, [gbps, gflops])
+    chart::roofline(
+        "Roofline: the roof is the best that was measured here",
+        &points,
+        [gbps, gflops],
+    )
 }
 
 fn all(lines: &[&Value]) -> String {
     let columns = [
-        ("problem", false), ("k", true), ("engine", false), ("kernel", false), ("ms", true),
-        ("± ms", true), ("GB/s", true), ("GFLOP/s", true), ("of the roof", true),
+        ("problem", false),
+        ("k", true),
+        ("engine", false),
+        ("kernel", false),
+        ("ms", true),
+        ("± ms", true),
+        ("GB/s", true),
+        ("GFLOP/s", true),
+        ("of the roof", true),
     ];
     let rows: Vec<(bool, Vec<String>)> = lines
         .iter()
         .map(|line| {
             let cells = vec![
-                chart::escaped(&problem(line)), value(&line["k"]), value(&line["engine"]),
-                value(&line["kernel"]), value(&line["ms"]), value(&line["iqr_ms"]),
-                value(&line["gbps"]), value(&line["gflops"]), value(&line["roofline"]),
+                chart::escaped(&problem(line)),
+                value(&line["k"]),
+                value(&line["engine"]),
+                value(&line["kernel"]),
+                value(&line["ms"]),
+                value(&line["iqr_ms"]),
+                value(&line["gbps"]),
+                value(&line["gflops"]),
+                value(&line["roofline"]),
             ];
             (false, cells)
         })

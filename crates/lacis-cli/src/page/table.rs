@@ -25,7 +25,9 @@ pub fn table(columns: &[Column], rows: &[(bool, Vec<String>)]) -> String {
             format!("<tr{}>{cells}</tr>", if *best { " class=best" } else { "" })
         })
         .collect();
-    format!("<div class=scroll><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>")
+    format!(
+        "<div class=scroll><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
 }
 
 /// Large numbers with what they are.
