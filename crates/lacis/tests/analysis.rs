@@ -1,17 +1,18 @@
 //! Analyses against what they describe: formulas of the papers, counted exchanges, real sizes.
 
+use std::sync::Arc;
+
 use lacis::analyze::{Analysis, Case, Wires, analyze};
 use lacis::costs::Measured;
 use lacis::data::Job as DataJob;
 use lacis::kernels::Profile;
+use lacis::levels::{Asked, Levels};
 use lacis::machine::this_machine;
 use lacis::nn::Config;
-use lacis::params::Optimizer;
 use lacis::partition::Parts;
 use lacis::plan::analysis::Subject;
 use lacis::plan::choose::Settings;
 use lacis::plan::plan::Phase;
-use lacis::reference::{Adam, Decay};
 use lacis::train::{Job, Recipe, Trainer};
 use lacis::{Csr, Dataset, Split, Threads};
 
@@ -19,17 +20,8 @@ fn recipe(model: &str, change: impl Fn(&mut Config)) -> Recipe {
     let mut config = Config::new(1, 16, 1);
     config.heads = 2;
     change(&mut config);
-    let decay = Decay::Coupled;
-    let adam = Adam { rate: 0.01, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.0, decay };
-    Recipe {
-        model: model.to_owned(),
-        config,
-        optimizer: Optimizer::Adam(adam),
-        epochs: 10,
-        seed: 1,
-        settings: Settings { without: vec!["hoist".to_owned()], ..Settings::default() },
-        eval_every: 1,
-    }
+    let settings = Settings { without: vec!["hoist".to_owned()], ..Settings::default() };
+    Recipe { epochs: 10, settings, ..Recipe::new(model, config) }
 }
 
 fn dataset(threads: &Threads) -> Dataset {
@@ -89,8 +81,13 @@ fn orders_of_growth_are_those_of_the_papers() {
 #[test]
 fn work_and_bytes_are_those_of_the_real_matrices() {
     for model in ["gcn", "sage", "gat", "tagcn"] {
-        with_trainer(recipe(model, |_| {}), |trainer, _, _| {
-            let (planned, real) = (trainer.sizes(), trainer.levels().measured());
+        with_trainer(recipe(model, |_| {}), |trainer, data, _| {
+            let features = Arc::new(data.features().expect("features").clone());
+            let levels = trainer.sizes().nodes.len();
+            let (graph, features) = (data.graph(), &features);
+            let asked = Asked { graph, features, levels, rows: None, reach: false };
+            let made = Levels::new(&asked, &trainer.chosen().plan, trainer.threads());
+            let (planned, real) = (trainer.sizes(), made.expect("levels").measured());
             let of = |sizes| {
                 let plan = &trainer.chosen().plan;
                 Subject { plan, sizes, degree: 50 }.steps(|step| step.phase != Phase::Once)

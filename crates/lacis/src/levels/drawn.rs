@@ -8,6 +8,7 @@
 //! drawn edges, or, where a sampler corrects for what it draws, the whole graph's.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, OnceLock};
 
 use lacis_core::{Buffer, Csr, CsrParts, CsrView, Features, Graph, Result, RowPtr, Threads};
@@ -92,8 +93,8 @@ impl Levels {
         let rows = levels.nodes.get(1).copied().unwrap_or(0);
         let wanted = needs.matrices.iter().map(|need| need.adjacency.graph);
         for treatment in wanted.chain(needs.degrees.iter().map(|key| key.0)) {
-            if !treated.contains_key(&treatment) {
-                treated.insert(treatment, with_treatment(drawn, rows, treatment)?);
+            if let Entry::Vacant(place) = treated.entry(treatment) {
+                place.insert(with_treatment(drawn, rows, treatment)?);
             }
         }
         for need in &needs.matrices {
