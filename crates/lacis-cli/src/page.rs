@@ -124,8 +124,8 @@ mod tests {
 
     fn page() -> String {
         let events = [
-            json!({ "event": "start", "command": "train", "version": "1", "config": { "a": "<b>" } }),
-            json!({ "event": "plan", "id": "abc", "formula": "Y = A·X<W", "predicted_epoch_ms": 1.0 }),
+            json!({ "event": "start", "command": "train", "config": { "a": "<b>" } }),
+            json!({ "event": "plan", "id": "abc", "formula": "Y = A·X<W" }),
             json!({ "event": "epoch", "epoch": 1, "loss": 2.0, "train": 0.1, "val": null }),
             json!({ "event": "epoch", "epoch": 2, "loss": 1.0, "train": 0.5, "val": 0.4 }),
             json!({ "event": "done", "test": 0.8, "val": 0.7, "epoch_ms": 0.2, "plan": "abc" }),

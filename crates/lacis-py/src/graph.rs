@@ -231,7 +231,8 @@ fn node_below(node: i64, n: usize) -> Result<u32> {
 /// Where a matrix is not zero.
 fn ones(y: &Dense) -> Result<Csr> {
     let mut coo = Coo::new(Tags::Absent);
-    coo.extend(Vec::from([0..y.n_rows()]), &Threads::one(), |rows, chunk| {
+    let all = 0..y.n_rows();
+    coo.extend(vec![all], &Threads::one(), |rows, chunk| {
         for i in rows {
             let set = y.row(i).iter().enumerate().filter(|(_, label)| **label != 0.0);
             set.for_each(|(j, _)| chunk.push(i as u32, j as u32));

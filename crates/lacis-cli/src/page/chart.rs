@@ -384,7 +384,8 @@ pub fn bars(title: &str, rows: &[(String, Vec<f64>)], unit: &str) -> String {
 /// A drawing in its own units.
 pub fn drawing(title: &str, [width, height]: [f64; 2], body: &str) -> String {
     format!(
-        "<svg class=wide viewBox='0 0 {width:.0} {height:.0}' role=img aria-label=\"{}\">{body}</svg>",
+        "<svg class=wide viewBox='0 0 {width:.0} {height:.0}' role=img aria-label=\"{}\">\
+         {body}</svg>",
         escaped(title)
     )
 }
