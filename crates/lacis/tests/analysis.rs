@@ -139,7 +139,7 @@ fn halos_are_what_an_exchange_sends() {
     let metis = Parts::metis(graph, 5, &threads).ok();
     for parts in [Some(&hashed), metis.as_ref()].into_iter().flatten() {
         let halo = parts.halo(graph.adjacency());
-        let (y, sent, messages) = exchanged(graph.adjacency(), &parts, &x);
+        let (y, sent, messages) = exchanged(graph.adjacency(), parts, &x);
         assert_eq!(y, whole);
         assert_eq!((halo.total(), halo.messages.iter().sum::<u64>()), (sent, messages));
         assert_eq!(halo.sent.iter().sum::<u64>(), sent);

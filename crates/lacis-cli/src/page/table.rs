@@ -25,9 +25,8 @@ pub fn table(columns: &[Column], rows: &[(bool, Vec<String>)]) -> String {
             format!("<tr{}>{cells}</tr>", if *best { " class=best" } else { "" })
         })
         .collect();
-    format!(
-        "<div class=scroll><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+    let body = format!("<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>");
+    format!("<div class=scroll><table>{body}</table></div>")
 }
 
 /// Large numbers with what they are.
