@@ -18,9 +18,11 @@ Try:  lacis tune --quick                          half a minute
 
 const OPS_HELP: &str = "\
 Every result is checked before it is timed; contestants take turns, and medians count.
+spgemm, transpose, sort and coalesce have no width: --k does not count, and they run once.
 
 Try:  lacis bench ops --op spmm --graph rmat:n=100k,e=1M --k 16,64 --peers torch,scipy
-      lacis bench spmm --graph karate --k 16..256 --all-kernels";
+      lacis bench spmm --graph karate --k 16..256 --all-kernels
+      lacis bench ops --op transpose,sort,coalesce --graph rmat:n=100k,e=1M --peers torch,scipy";
 
 /// Measuring a machine.
 #[derive(Args, Clone, Serialize)]
@@ -48,7 +50,7 @@ pub enum BenchVerb {
     /// Time operations on a graph, one line per problem
     #[command(after_help = OPS_HELP)]
     Ops {
-        /// The operations, or `all`
+        /// The operations, or `all`; `lacis tune --list` names them
         #[arg(long, value_name = "OP,…", value_delimiter = ',', default_value = "spmm")]
         op: Vec<String>,
         #[command(flatten)]

@@ -204,6 +204,147 @@ def pyg_attention(graph, task):
     return "torch_geometric softmax and scatter, as GATConv", run
 
 
+def torch_select_reduce(graph, task):
+    """A message for every edge, then one row for every target."""
+    t, k, how = Torch(), task["k"], task["reduce"]
+    if graph.nnz * k * 4 > MOST_BYTES:
+        raise Missing("a message for every edge would take more than 8 GiB")
+    x, values = t.dense("x", graph.m, k, task), graph.values(task)
+    row, col = t.index(graph.rows()), t.index(graph.indices)
+    weight = None if values is None else t.torch.from_numpy(values).to(t.dtype(task))[:, None]
+    reduce = {"mean": "mean", "max": "amax", "min": "amin", "mul": "prod"}.get(how)
+
+    def run():
+        messages = x.index_select(0, col)
+        if weight is not None:
+            messages = messages * weight
+        if reduce is None:
+            return x.new_zeros((graph.n, k)).index_add_(0, row, messages)
+        out = x.new_ones((graph.n, k)) if reduce == "prod" else x.new_zeros((graph.n, k))
+        return out.scatter_reduce_(0, row.view(-1, 1).expand_as(messages), messages, reduce, include_self=False)
+
+    return f"torch.index_select, {'index_add' if reduce is None else 'scatter_reduce'}", run
+
+
+def torch_gather(graph, task):
+    t, k, axis = Torch(), task["k"], task["axis"]
+    if graph.nnz * k * 8 > MOST_BYTES:
+        raise Missing("an eight-byte index for every element would take more than 8 GiB")
+    shape, out = ((graph.m, k), (graph.nnz, k)) if axis == 0 else ((k, graph.m), (k, graph.nnz))
+    x, col = t.dense("x", *shape, task), t.index(graph.indices)
+    places = t.torch.arange(out[0])[:, None] + t.torch.arange(out[1])[None, :]
+    index = col[places % graph.nnz]
+    del places
+    return "torch.gather", lambda: x.gather(axis, index)
+
+
+def edges(graph, task):
+    """The list that is sorted or coalesced: rows, columns, values (or None), in a made-up order."""
+    entries = np.arange(graph.nnz)
+    if task["op"] == "coalesce":
+        entries = np.concatenate([entries, entries[::4]])
+    entries = entries[np.argsort(numbers("order", len(entries)), kind="stable")]
+    values = graph.values(task)
+    if values is None and task["op"] == "coalesce":
+        values = np.ones(graph.nnz, np.float32)
+    return graph.rows()[entries], graph.indices[entries].astype(np.int64), None if values is None else values[entries]
+
+
+def single(task):
+    if task["dtype"] != "f32":
+        raise Missing("values of sparse matrices are compared in f32")
+
+
+def torch_spgemm(graph, task):
+    single(task)
+    a = Torch().csr(graph, task)
+    return "torch.sparse CSR @ CSR", lambda: a @ a
+
+
+def torch_transpose(graph, task):
+    single(task)
+    a = Torch().csr(graph, task, "int64")
+    return "torch.sparse CSR .t().to_sparse_csr()", lambda: a.t().to_sparse_csr()
+
+
+def torch_sort(graph, task):
+    single(task)
+    t = Torch()
+    row, col, values = edges(graph, task)
+    row, col = t.index(row), t.index(col)
+    values = None if values is None else t.torch.from_numpy(values)
+
+    def run():
+        order = (row * graph.m + col).sort(stable=True).indices
+        return row[order], col[order], None if values is None else values[order]
+
+    return "torch.sort of row * n + col", run
+
+
+def pyg_sort(graph, task):
+    single(task)
+    t, _ = Torch(), load("torch_geometric")
+    from torch_geometric import utils
+
+    row, col, values = edges(graph, task)
+    index = t.torch.stack([t.index(row), t.index(col)])
+    values = None if values is None else t.torch.from_numpy(values)
+    sort = utils.sort_edge_index if task["op"] == "sort" else utils.coalesce
+
+    def run():
+        if values is None:
+            return (*sort(index, num_nodes=max(graph.n, graph.m)), None)
+        found, kept = sort(index, values, num_nodes=max(graph.n, graph.m))
+        return (*found, kept)
+
+    return f"torch_geometric.utils.{sort.__name__}", run
+
+
+def torch_coalesce(graph, task):
+    single(task)
+    t = Torch()
+    row, col, values = edges(graph, task)
+    index, values = t.torch.stack([t.index(row), t.index(col)]), t.torch.from_numpy(values)
+    make = lambda: t.torch.sparse_coo_tensor(index, values, (graph.n, graph.m), check_invariants=False)
+    return "torch.sparse COO .coalesce()", lambda: make().coalesce()
+
+
+def torch_sparse_matrices(graph, task):
+    """What torch_sparse has for lists of edges."""
+    single(task)
+    t, sparse = Torch(), load("torch_sparse")
+    if task["op"] == "coalesce":
+        row, col, values = edges(graph, task)
+        index, values = t.torch.stack([t.index(row), t.index(col)]), t.torch.from_numpy(values)
+        run = lambda: sparse.coalesce(index, values, graph.n, graph.m)
+        return "torch_sparse.coalesce", lambda: (lambda found: (*found[0], found[1]))(run())
+    values = graph.values(task)
+    values = t.torch.from_numpy(np.ones(graph.nnz, np.float32) if values is None else values)
+    index = t.torch.stack([t.index(graph.rows()), t.index(graph.indices)])
+    if task["op"] == "transpose":
+        run = lambda: sparse.transpose(index, values, graph.n, graph.m)
+    else:
+        run = lambda: sparse.spspmm(index, values, index, values, graph.n, graph.m, graph.m)
+    name = "transpose" if task["op"] == "transpose" else "spspmm"
+    return f"torch_sparse.{name}", lambda: (lambda found: (*found[0], found[1]))(run())
+
+
+def scipy_matrices(graph, task):
+    single(task)
+    sparse, op = load("scipy.sparse").sparse, task["op"]
+    if op in ("sort", "coalesce"):
+        row, col, values = edges(graph, task)
+        values = np.ones(len(row), np.float32) if values is None else values
+        row, col = row.astype(np.int32), col.astype(np.int32)
+        return "scipy.sparse COO .tocsr()", lambda: sparse.coo_matrix((values, (row, col)), shape=(graph.n, graph.m)).tocsr()
+    values = graph.values(task)
+    values = np.ones(graph.nnz, np.float32) if values is None else values
+    a = sparse.csr_matrix((values, graph.indices.astype(np.int32), graph.indptr), shape=(graph.n, graph.m))
+    if op == "transpose":
+        return "scipy.sparse CSR .T.tocsr()", lambda: a.T.tocsr()
+    return "scipy.sparse CSR @ CSR", lambda: a @ a
+
+
 def torch_select(graph, task):
     t, axis = Torch(), task["axis"]
     shape = (graph.m, task["k"]) if axis == 0 else (task["k"], graph.m)
@@ -257,7 +398,8 @@ def pyg_scatter(graph, task):
 
 
 REDUCTIONS = [f"scatter_{how}" for how in ("add", "mean", "max", "min", "mul")]
-REDUCTIONS += [f"segment_{how}" for how in ("sum", "mean", "max", "min")]
+REDUCTIONS += [f"segment_{how}" for how in ("sum", "mean", "max", "min", "mul")]
+MATRICES = ("spgemm", "transpose", "sort", "coalesce")
 ENGINES = {
     ("spmm", "torch"): torch_spmm,
     ("spmm", "torch_sparse"): torch_sparse_spmm,
@@ -270,15 +412,62 @@ ENGINES = {
     ("attention", "pyg"): pyg_attention,
     ("index_select", "torch"): torch_select,
     ("index_add", "torch"): torch_index_add,
+    ("gather", "torch"): torch_gather,
+    ("select_reduce", "torch"): torch_select_reduce,
+    ("select_reduce", "torch_sparse"): torch_sparse_spmm,
+    ("select_reduce", "pyg"): pyg_spmm,
+    ("spgemm", "torch"): torch_spgemm,
+    ("transpose", "torch"): torch_transpose,
+    ("sort", "torch"): torch_sort,
+    ("coalesce", "torch"): torch_coalesce,
+    ("sort", "pyg"): pyg_sort,
+    ("coalesce", "pyg"): pyg_sort,
 }
+ENGINES.update({(op, "scipy"): scipy_matrices for op in MATRICES})
+ENGINES.update({(op, "torch_sparse"): torch_sparse_matrices for op in MATRICES if op != "sort"})
 ENGINES.update({(op, "torch"): torch_scatter for op in REDUCTIONS})
 ENGINES.update({(op, "pyg"): pyg_scatter for op in REDUCTIONS})
 
 
-def shown(result, rows):
+def arrays(result, n):
+    """The arrays of a sparse matrix: row pointers, columns, values."""
+    if hasattr(result, "indptr"):
+        return result.indptr, result.indices, result.data
+    if not isinstance(result, tuple):
+        if str(result.layout) == "torch.sparse_csr":
+            found = result.crow_indices(), result.col_indices(), result.values()
+            return tuple(array.numpy() for array in found)
+        result = (*result.indices(), result.values())
+    row, col, values = (None if array is None else array.numpy() for array in result)
+    assert (np.diff(row) >= 0).all(), "rows are not in order"
+    values = np.ones(len(row), np.float32) if values is None else values
+    return np.searchsorted(row, np.arange(n + 1)), col, values
+
+
+def marks(result, order):
+    """What rows of a sparse matrix are compared by (crates/lacis/src/ops/matrices.rs)."""
+    graph = STATE["graph"]
+    n, m = (graph.m, graph.n) if order["op"] == "transpose" else (graph.n, graph.m)
+    indptr, indices, values = arrays(result, n)
+    multiples, out = numbers("marks", m).astype(np.float64), []
+    for i in order["rows"]:
+        span = slice(int(indptr[i]), int(indptr[i + 1]))
+        cols, v = indices[span], values[span].astype(np.float64)
+        if order["op"] == "spgemm":
+            # A product whose columns are in another order is the same matrix.
+            by = np.argsort(cols, kind="stable")
+            cols, v = cols[by], v[by]
+        p, place = multiples[cols], np.arange(len(cols)) % 97 + 1
+        out.append([float(len(cols)), p.sum(), (v * p).sum(), (v * p * place).sum()])
+    return out
+
+
+def shown(result, order):
     """Some rows of a result as lists."""
+    rows = order["rows"]
+    if order["op"] in MATRICES:
+        return marks(result, order)
     if hasattr(result, "is_sparse"):
-        result = (result.to_dense() if result.layout.__str__() != "torch.strided" else result)
         result = result[rows].double().numpy()
     else:
         result = np.asarray(result[rows], dtype=np.float64)
@@ -307,7 +496,7 @@ def prepare(order):
     STATE["slots"].pop(order["slot"], None)
     kernel, run = make(STATE["graph"], order)
     result = run()
-    rows = shown(result, order["rows"])
+    rows = shown(result, order)
     del result
     begun = time.perf_counter()
     run()

@@ -63,7 +63,7 @@ pub fn profile_for(
         desk.out.note(format_args!("{why}; it is not used"));
     }
     let mut profile = found.or_unmeasured(&here);
-    if !profile.samples(op.id).is_empty() {
+    if !op.tuned || !profile.samples(op.id).is_empty() {
         return Ok(profile);
     }
     let begun = Instant::now();
@@ -126,8 +126,12 @@ fn list(profile: &Profile, out: &Out) -> Outcome {
         out.event("table", &json!({ "op": op.id, "about": op.about, "kernels": kernels }))?;
         out.line(format_args!("\n{}: {}", op.id, op.about))?;
         kernels.iter().try_for_each(|name| out.line(format_args!("  {name}")))?;
+        if !op.tuned {
+            continue;
+        }
         for (place, set_bytes) in places(&profile.machine) {
-            for k in [16, 64, 256] {
+            for k in if op.wide { &[16, 64, 256][..] } else { &[0] } {
+                let k = *k;
                 let point = typical(k, set_bytes);
                 print_choice(op, &point, place, &profile.choose(op.id, &point), out)?;
             }
@@ -143,7 +147,7 @@ fn places(machine: &Machine) -> [(&'static str, usize); 2] {
 
 /// A product with 16 entries a row.
 fn typical(k: usize, set_bytes: usize) -> Point {
-    let n = (set_bytes / (4 * k)).max(1);
+    let n = (set_bytes / (4 * k.max(1))).max(1);
     Point::sparse([n, n, 16 * n], k, DType::F32)
 }
 

@@ -92,6 +92,30 @@ fn operations_are_timed_a_line_each() {
 }
 
 #[test]
+fn operations_on_the_matrix_alone_are_timed_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let ops = "spgemm,transpose,sort,coalesce";
+    let peers = if python_has("scipy") { "scipy" } else { "torch" };
+    let args = [
+        "bench", "ops", "--op", ops, "--graph", "karate", "--k", "16,41", "--rounds", "2",
+        "--peers", peers,
+    ];
+    for more in [&[][..], &["--weighted"]] {
+        let lines = events_of(&[&args[..], more].concat(), dir.path());
+        let of = |engine: &str| -> Vec<String> {
+            let lines = named(&lines, "op").into_iter().filter(|line| line["engine"] == engine);
+            lines.map(|line| line["op"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(of("lacis").join(","), ops);
+        // A wrong result would have left it out.
+        if peers == "scipy" {
+            assert_eq!(of("scipy").join(","), ops);
+        }
+        assert!(named(&lines, "op").iter().all(|line| line["k"] == 0));
+    }
+}
+
+#[test]
 fn all_kernels_make_a_record_and_a_profile() {
     let dir = tempfile::tempdir().unwrap();
     let record = dir.path().join("r.json");

@@ -4,14 +4,19 @@
 //!  a problem is a point:  class (format, weights, reduce, axis), k, n, bytes of x, degree
 //!  near it:               samples of the nearest class, weighted by 1 / distance² in logarithms
 //!  a kernel's cost:       weighted mean of the logarithms of its nanoseconds per unit of effort
-//!  the choice:            the cheapest kernel; equal costs go to the first name
+//!  the choice:            the analytic one, unless another is cheaper by more than clocks are off;
+//!                         equal costs go to the first name
 //! ```
+//! Where rows are gathered from all over an `x` that no cache holds ([`spread`]), the table's own
+//! rule decides: small samples cannot show it.
+//!
 //! A profile is plain data: no file, no clock, no environment. The same profile and point give the
 //! same choice, whatever the number of threads that will run it: decisions are made from the
 //! section that was measured with the most.
 
 mod machine;
 mod near;
+mod spread;
 mod tables;
 
 use std::collections::BTreeMap;
@@ -23,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use crate::isa::Isa;
 
 pub use machine::{Cache, Machine};
+pub use spread::spread;
 pub use tables::{TABLES, Table, table, tables_version};
 
 /// The form of the file; another one cannot be read.
@@ -104,6 +110,9 @@ pub struct Point {
     pub degree: f64,
     /// Units of work: entries, or rows where there are none. Time is in proportion.
     pub units: usize,
+    /// How evenly gathered rows are [`spread`] over all; 0 where that is not known.
+    #[serde(default)]
+    pub spread: f64,
 }
 
 impl Point {
@@ -113,7 +122,18 @@ impl Point {
         let degree = entries as f64 / n_rows.max(1) as f64;
         let bytes = n_cols * k * size_of_dtype(dtype);
         let (weighted, reduce) = (false, Some(Reduce::Sum));
-        Point { dtype, weighted, reduce, axis: 0, k, n: 0, bytes, degree, units: entries }
+        Point {
+            dtype,
+            weighted,
+            reduce,
+            axis: 0,
+            k,
+            n: 0,
+            bytes,
+            degree,
+            units: entries,
+            spread: 0.0,
+        }
     }
 
     /// What the time of one unit is about in proportion to: its bytes, or the products of a row.
@@ -238,12 +258,20 @@ impl Profile {
     /// # Panics
     /// When there is no such operation in [`TABLES`].
     pub fn choose(&self, op: &str, point: &Point) -> Choice {
-        let table = table(op).unwrap_or_else(|| panic!("no table of kernels is called {op}"));
-        near::cheapest(self.samples(op), point, table).unwrap_or_else(|| Choice {
-            kernel: (table.default)(point, &self.machine),
-            isa: Isa::best(),
-            why: Why::Analytic,
-        })
+        let table = of(op);
+        let near = self.measured(table, point);
+        let isa = near.map_or(Isa::best(), |choice| choice.isa);
+        let analytic = |kernel| Choice { kernel, isa, why: Why::Analytic };
+        if let Some(kernel) = (table.rule)(point, &self.machine) {
+            return analytic(kernel);
+        }
+        near.unwrap_or_else(|| analytic((table.default)(point, &self.machine)))
+    }
+
+    /// What measurements nearby say.
+    fn measured(&self, table: &Table, point: &Point) -> Option<Choice> {
+        let default = (table.default)(point, &self.machine);
+        near::cheapest(self.samples(table.op), point, (table, default))
     }
 
     /// How long the chosen kernel will take, in seconds.
@@ -251,9 +279,9 @@ impl Profile {
     /// # Panics
     /// When there is no such operation in [`TABLES`].
     pub fn predict(&self, op: &str, point: &Point) -> f64 {
-        let ns = match self.choose(op, point).why {
-            Why::Measured { ns, .. } => ns,
-            Why::Analytic => {
+        let ns = match self.measured(of(op), point).map(|choice| choice.why) {
+            Some(Why::Measured { ns, .. }) => ns,
+            _ => {
                 let [bytes, products] = UNMEASURED;
                 let read = self.section().and_then(|s| s.stream).map_or(bytes, |s| s.read_gbps);
                 point.effort() / if point.n == 0 { read } else { products }
@@ -261,6 +289,11 @@ impl Profile {
         };
         ns * 1e-9 * point.units as f64
     }
+}
+
+/// The table of an operation that must have one.
+fn of(op: &str) -> &'static Table {
+    table(op).unwrap_or_else(|| panic!("no table of kernels is called {op}"))
 }
 
 /// [`Reduce`] by its name.

@@ -9,7 +9,9 @@
 
 mod attention;
 mod edges;
+mod gather;
 mod gemm;
+mod matrices;
 pub mod measure;
 pub mod numbers;
 mod sample;
@@ -34,7 +36,11 @@ pub struct Operation {
     pub about: &'static str,
     /// What times are given per: `entry`, `row`.
     pub unit: &'static str,
-    /// The forms that the tuner measures, the most used first.
+    /// Whether there is a dense operand whose columns count; else the graph is the whole problem.
+    pub wide: bool,
+    /// Whether the tuner measures it: there is a choice of kernels, or plans ask what it costs.
+    pub tuned: bool,
+    /// The forms that the tuner and the tests go through, the most used first.
     pub forms: &'static [Form],
     /// Columns of the other factor that the tuner tries: 0 is as many as it has rows. Empty where
     /// there is no other factor.
@@ -49,12 +55,14 @@ pub type Prepare = for<'a> fn(&Setting<'a>) -> Result<Box<dyn Problem + 'a>>;
 /// Every operation that can be measured.
 pub static OPERATIONS: &[Operation] = &[
     spmm::OPERATION,
+    spmm::SELECT_REDUCE,
     gemm::MATMUL,
     gemm::ADDMM,
     edges::SDDMM,
     edges::EDGE_SOFTMAX,
     attention::OPERATION,
     select::OPERATION,
+    gather::OPERATION,
     segments::INDEX_ADD,
     segments::SCATTER_ADD,
     segments::SCATTER_MEAN,
@@ -65,6 +73,11 @@ pub static OPERATIONS: &[Operation] = &[
     segments::SEGMENT_MEAN,
     segments::SEGMENT_MAX,
     segments::SEGMENT_MIN,
+    segments::SEGMENT_MUL,
+    matrices::SPGEMM,
+    matrices::TRANSPOSE,
+    matrices::SORT,
+    matrices::COALESCE,
 ];
 
 /// A problem whose matrices are stored in what the form says.

@@ -10,10 +10,16 @@ use crate::isa::Isa;
 const NEIGHBOURS: usize = 6;
 /// What a factor of e in each coordinate counts for: the width decides most.
 const SCALES: [f64; 4] = [1.0, 1.0, 0.5, 0.4];
+/// How much cheaper than the analytic choice another must be: what short measurements are off by.
+const BETTER: f64 = 1.05;
 
-/// The kernel with the least expected cost; `None` where nothing was measured, or nothing that
-/// this machine and table still have.
-pub(super) fn cheapest(samples: &[Sample], point: &Point, table: &Table) -> Option<Choice> {
+/// The kernel with the least expected cost, or the default where that is about as cheap; `None`
+/// where nothing was measured, or nothing that this machine and table still have.
+pub(super) fn cheapest(
+    samples: &[Sample],
+    point: &Point,
+    (table, default): (&Table, &str),
+) -> Option<Choice> {
     let near = neighbours(samples, point);
     let (_, nearest) = near.first()?;
     let mut costs: Vec<(f64, Choice)> = Vec::new();
@@ -25,7 +31,9 @@ pub(super) fn cheapest(samples: &[Sample], point: &Point, table: &Table) -> Opti
     }
     // Names are in order, and the sort keeps it: ties go to the first.
     costs.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let (ns, mut choice) = *costs.first()?;
+    let least = costs.first()?.0;
+    let close = costs.iter().position(|(ns, of)| of.kernel == default && *ns <= BETTER * least);
+    let (ns, mut choice) = costs.remove(close.unwrap_or(0));
     let next = costs.iter().find(|(_, other)| other.kernel != choice.kernel);
     let margin = next.map_or(1.0, |(next, _)| next / ns);
     choice.why = Why::Measured { ns, margin, samples: near.len() };
@@ -78,4 +86,27 @@ fn expected(near: &[(f64, &Sample)], name: &str, point: &Point) -> f64 {
         }
     }
     (sum / weights).exp() * point.effort()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table;
+    use super::*;
+
+    #[test]
+    fn what_is_about_as_cheap_does_not_replace_the_default() {
+        const DEFAULT: &str = "spmm.csr.rows.v4.far";
+        const OTHER: &str = "spmm.csr.rows.v4.farther";
+        let point = Point::sparse([1000, 1000, 8000], 64, lacis_core::DType::F32);
+        let chosen = |other: f64| {
+            let isa = Isa::best().name();
+            let ns = [(DEFAULT, 1.0), (OTHER, other)].map(|(k, ns)| (format!("{k}/{isa}"), ns));
+            let samples = [Sample { point, ns: ns.into_iter().collect() }];
+            cheapest(&samples, &point, (table("spmm").unwrap(), DEFAULT)).unwrap()
+        };
+        assert_eq!(chosen(0.97).kernel, DEFAULT);
+        assert_eq!(chosen(0.90).kernel, OTHER);
+        let Why::Measured { ns, margin, .. } = chosen(0.97).why else { panic!("not measured") };
+        assert!((ns - 1.0).abs() < 1e-6 && (margin - 0.97).abs() < 1e-6, "{ns} {margin}");
+    }
 }

@@ -1,7 +1,7 @@
 //! [`TABLES`]: every operation with kernels to choose from, and the choice without measurements.
 
 use super::{Machine, Point};
-use crate::{gemm, segment, spmm};
+use crate::{gemm, segment, spgemm, spmm};
 
 /// An operation's kernels.
 pub struct Table {
@@ -13,25 +13,21 @@ pub struct Table {
     pub kernels: fn() -> Vec<&'static str>,
     /// The kernel for a problem that nobody measured anything like.
     pub default: fn(&Point, &Machine) -> &'static str,
+    /// The kernel that some problems call for, whatever measurements of smaller ones say.
+    pub rule: fn(&Point, &Machine) -> Option<&'static str>,
 }
 
 /// Every operation with kernels to choose from.
 pub static TABLES: &[Table] = &[
-    Table {
-        op: "spmm",
-        like: None,
-        kernels: || spmm::KERNELS.iter().map(|kernel| kernel.name).collect(),
-        default: |point, machine| {
-            let name = gathering(point, machine);
-            named(spmm::KERNELS.iter().map(|kernel| kernel.name), name)
-        },
-    },
+    sparse("spmm", None),
+    sparse("select_reduce", Some("spmm")),
     dense("matmul", None),
     dense("addmm", Some("matmul")),
     only("sddmm", || vec!["sddmm.csr.entries"], |_, _| "sddmm.csr.entries"),
     only("edge_softmax", || vec!["edge_softmax.csr.rows"], |_, _| "edge_softmax.csr.rows"),
     only("attention", || vec!["attention.csr.rows"], |_, _| "attention.csr.rows"),
     only("index_select", || vec!["index_select.rows"], |_, _| "index_select.rows"),
+    only("gather", || vec!["gather.elements"], |_, _| "gather.elements"),
     by_index("index_add", Some("scatter_add")),
     by_index("scatter_add", None),
     by_index("scatter_mean", Some("scatter_add")),
@@ -42,7 +38,33 @@ pub static TABLES: &[Table] = &[
     by_index("segment_mean", Some("segment_sum")),
     by_index("segment_max", None),
     by_index("segment_min", Some("segment_max")),
+    by_index("segment_mul", Some("segment_max")),
+    only(
+        "spgemm",
+        || spgemm::KERNELS.iter().map(|kernel| kernel.name).collect(),
+        |_, _| spgemm::KERNELS[0].name,
+    ),
+    only("transpose", || vec!["transpose.csr.blocks"], |_, _| "transpose.csr.blocks"),
+    only("sort", || vec!["sort.coo.blocks"], |_, _| "sort.coo.blocks"),
+    only("coalesce", || vec!["coalesce.coo.blocks"], |_, _| "coalesce.coo.blocks"),
 ];
+
+/// Sparse times dense.
+const fn sparse(op: &'static str, like: Option<&'static str>) -> Table {
+    Table {
+        op,
+        like,
+        kernels: || spmm::KERNELS.iter().map(|kernel| kernel.name).collect(),
+        default: |point, machine| {
+            let name = gathering(point, machine);
+            named(spmm::KERNELS.iter().map(|kernel| kernel.name), name)
+        },
+        rule: |point, machine| {
+            let names = spmm::KERNELS.iter().map(|kernel| kernel.name);
+            pays_to_pack(point, machine).then(|| named(names, "packed.v2.farther"))
+        },
+    }
+}
 
 /// Dense products.
 const fn dense(op: &'static str, like: Option<&'static str>) -> Table {
@@ -55,6 +77,7 @@ const fn dense(op: &'static str, like: Option<&'static str>) -> Table {
             let name = if point.axis == 1 || point.k > 1024 { "blocks.v4" } else { "rows.v4" };
             named(gemm::KERNELS.iter().map(|kernel| kernel.name), name)
         },
+        rule: |_, _| None,
     }
 }
 
@@ -72,16 +95,17 @@ const fn by_index(op: &'static str, like: Option<&'static str>) -> Table {
             };
             named(segment::reduce::KERNELS.iter().map(|kernel| kernel.name), name)
         },
+        rule: |_, _| None,
     }
 }
 
-/// An operation that is computed in one way.
+/// An operation with kernels of its own and one to begin with.
 const fn only(
     op: &'static str,
     kernels: fn() -> Vec<&'static str>,
     default: fn(&Point, &Machine) -> &'static str,
 ) -> Table {
-    Table { op, like: None, kernels, default }
+    Table { op, like: None, kernels, default, rule: |_, _| None }
 }
 
 /// The first that ends so, or the first.
@@ -116,6 +140,20 @@ fn gathering(point: &Point, machine: &Machine) -> &'static str {
     }
 }
 
+/// Whether 32 columns at a time, copied together, are gathered faster than whole rows: no cache
+/// holds the rows that are wanted, the last one holds most of the copy, and a row is wanted often
+/// enough for copying it to pay.
+fn pays_to_pack(point: &Point, machine: &Machine) -> bool {
+    /// Columns of the copy.
+    const WIDTH: usize = 32;
+    /// Times that a copied row must be gathered.
+    const OFTEN: f64 = 16.0;
+    let wanted = point.spread * point.bytes as f64;
+    let copied = wanted * WIDTH as f64 / point.k.max(1) as f64;
+    let last = machine.last_bytes() as f64;
+    point.k >= 2 * WIDTH && point.degree >= OFTEN && wanted > 2.0 * last && copied < 1.5 * last
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,5 +179,24 @@ mod tests {
         assert_eq!(name(100, 64), "spmm.csr.rows.v4.plain");
         assert_eq!(name(1 << 20, 16), "spmm.csr.rows.v4.farther");
         assert_eq!(name(1 << 20, 64), "spmm.csr.rows.v4.far");
+    }
+
+    #[test]
+    fn columns_are_packed_where_rows_are_wanted_from_everywhere() {
+        // The last cache of a machine of which nothing is known holds 8 MiB.
+        let rule = |[n, degree]: [usize; 2], k, spread| {
+            let point = Point::sparse([n, n, degree * n], k, lacis_core::DType::F32);
+            (table("spmm").unwrap().rule)(&Point { spread, ..point }, &Machine::default())
+        };
+        assert_eq!(rule([80_000, 40], 64, 0.9), Some("spmm.csr.packed.v2.farther"));
+        let others = [
+            rule([80_000, 40], 64, 0.0),
+            rule([80_000, 40], 64, 0.1),
+            rule([80_000, 40], 41, 0.9),
+            rule([80_000, 8], 64, 0.9),
+            rule([20_000, 40], 64, 0.9),
+            rule([800_000, 40], 64, 0.9),
+        ];
+        assert!(others.iter().all(Option::is_none), "{others:?}");
     }
 }

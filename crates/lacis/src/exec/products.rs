@@ -2,7 +2,7 @@
 
 use lacis_core::reference::{Form as KernelForm, Reduce};
 use lacis_core::{DType, Result};
-use lacis_kernels::profile::Point;
+use lacis_kernels::profile::{Point, spread};
 use lacis_kernels::{Accum, Epilogue, Isa, Profile, gemm, sparse_matmul, spmm};
 use lacis_plan::Sizes;
 use lacis_plan::cost::{Work, work};
@@ -15,13 +15,20 @@ use crate::params::Params;
 pub(super) struct Kernels {
     profile: Profile,
     spmm: Vec<(usize, Isa)>,
+    /// What each sparse product is, until its matrix has been looked at.
+    unseen: Vec<Option<Point>>,
     gemm: Vec<Option<(usize, Isa)>>,
 }
 
 impl Kernels {
     pub fn new(plan: &Plan, profile: &Profile) -> Self {
         let n = plan.steps.len();
-        Kernels { profile: profile.clone(), spmm: vec![(0, Isa::best()); n], gemm: vec![None; n] }
+        Kernels {
+            profile: profile.clone(),
+            spmm: vec![(0, Isa::best()); n],
+            unseen: vec![None; n],
+            gemm: vec![None; n],
+        }
     }
 
     pub fn choose(&mut self, plan: &Plan, sizes: &Sizes) {
@@ -30,10 +37,10 @@ impl Kernels {
                 Work::Spmm { shape, width, valued, extreme } => {
                     let reduce = if extreme { Reduce::Max } else { Reduce::Sum };
                     let point = spmm_point(shape, width, valued, reduce);
-                    let choice = self.profile.choose("spmm", &point);
-                    let named = |kernel: &spmm::Kernel| kernel.name == choice.kernel;
-                    let at = spmm::KERNELS.iter().position(named).unwrap_or(0);
-                    self.spmm[index] = (at, choice.isa);
+                    self.spmm[index] = self.for_spmm(&point);
+                    // What a cache holds is gathered in one way however it is spread.
+                    let large = point.bytes > self.profile.machine.last_bytes();
+                    self.unseen[index] = large.then_some(point);
                 }
                 Work::Gemm { form, sizes } => {
                     let point = gemm_point(form, sizes);
@@ -45,6 +52,19 @@ impl Kernels {
                 }
                 _ => {}
             }
+        }
+    }
+
+    fn for_spmm(&self, point: &Point) -> (usize, Isa) {
+        let choice = self.profile.choose("spmm", point);
+        let named = |kernel: &spmm::Kernel| kernel.name == choice.kernel;
+        (spmm::KERNELS.iter().position(named).unwrap_or(0), choice.isa)
+    }
+
+    /// Chooses anew when the matrix of a large sparse product is first seen.
+    fn look_at(&mut self, index: usize, spread: f64) {
+        if let Some(point) = self.unseen[index].take() {
+            self.spmm[index] = self.for_spmm(&Point { spread, ..point });
         }
     }
 
@@ -102,6 +122,10 @@ impl Executor {
         let Operator::Spmm { left, right, ending } = step.operator else {
             return Err(super::wrong(step));
         };
+        if self.kernels.unseen[index].is_some() {
+            let spread = spread(self.sparse(step.inputs[0], context)?.0);
+            self.kernels.look_at(index, spread);
+        }
         let mut out = self.taken(step, 0, context)?;
         let mut rest = step.inputs[2..].iter();
         let mut next = |there: bool| there.then(|| rest.next().copied()).flatten();

@@ -15,6 +15,8 @@ pub(super) const OPERATION: Operation = Operation {
     id: "attention",
     about: "GAT's attention, forward: softmax over a node's edges and the weighted sum",
     unit: "entry",
+    wide: true,
+    tuned: true,
     forms: &[Form::PLAIN],
     outer: &[],
     prepare: |setting| in_single!(setting, Attention),

@@ -16,6 +16,8 @@ pub(super) const MATMUL: Operation = Operation {
     id: "matmul",
     about: "dense times dense: one row per node, times weights",
     unit: "row",
+    wide: true,
+    tuned: true,
     forms: &[Form::PLAIN, ALONG_NODES],
     outer: &[0, 32],
     prepare: |setting| by_dtype!(setting, Product, Bias::Absent),

@@ -18,6 +18,8 @@ pub(super) const INDEX_ADD: Operation = Operation {
     id: "index_add",
     about: "rows (or columns) added by index onto what is there",
     unit: "entry",
+    wide: true,
+    tuned: true,
     forms: BOTH,
     outer: &[],
     prepare: |setting| in_single!(setting, Reduction, By::Onto, Reduce::Sum),
@@ -90,6 +92,14 @@ pub(super) const SEGMENT_MIN: Operation = Operation {
     about: "the smallest of rows (or columns) by segment",
     forms: &[Form::reducing(Reduce::Min)],
     prepare: |setting| in_single!(setting, Reduction, By::Pointers, Reduce::Min),
+    ..INDEX_ADD
+};
+
+pub(super) const SEGMENT_MUL: Operation = Operation {
+    id: "segment_mul",
+    about: "the product of rows (or columns) by segment",
+    forms: &[Form::reducing(Reduce::Mul)],
+    prepare: |setting| in_single!(setting, Reduction, By::Pointers, Reduce::Mul),
     ..INDEX_ADD
 };
 

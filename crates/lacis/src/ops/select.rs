@@ -14,6 +14,8 @@ pub(super) const OPERATION: Operation = Operation {
     id: "index_select",
     about: "rows (or columns) by index: what every edge's source sends",
     unit: "entry",
+    wide: true,
+    tuned: true,
     forms: &[Form::PLAIN, Form { axis: 1, ..Form::PLAIN }],
     outer: &[],
     prepare: |setting| by_dtype!(setting, Selection),

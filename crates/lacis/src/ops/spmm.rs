@@ -1,21 +1,35 @@
-//! `spmm`: `y_i = reduce_j (a_ij · x_j)`.
+//! `spmm`: `y_i = reduce_j (a_ij · x_j)`; `select_reduce`, the same as who has no sparse matrix says
+//! it: a row of `x` for every edge, reduced by the edges' targets.
 
-use lacis_core::reference::{Reduce, Spmm};
-use lacis_core::{Csr, CsrParts, DType, Dense, Element, Result, RowPtr, Threads};
-use lacis_kernels::profile::Point;
+use lacis_core::reference::{Axis, Reduce, Spmm};
+use lacis_core::{Csr, CsrParts, DType, Dense, Element, Error, Result, RowPtr, Threads};
+use lacis_kernels::profile::{Point, spread};
 use lacis_kernels::{Isa, Real, Stored, probe, roof, spmm};
 
 use super::numbers::Numbers;
 use super::sample::{off, rows_of};
-use super::{Form, Operation, Problem, Sample, Setting, Volume, by_dtype, single};
+use super::{Form, Operation, Problem, Sample, Setting, Volume, by_dtype, in_single, single};
 
 pub(super) const OPERATION: Operation = Operation {
     id: "spmm",
     about: "sparse times dense: a node's neighbours' rows become one",
     unit: "entry",
+    wide: true,
+    tuned: true,
     forms: &[Form::PLAIN, Form::WEIGHTED, Form::reducing(Reduce::Max), BF16],
     outer: &[],
     prepare: |setting| by_dtype!(setting, Product),
+};
+
+pub(super) const SELECT_REDUCE: Operation = Operation {
+    id: "select_reduce",
+    about: "rows by the edges' sources, reduced by their targets, in one step",
+    forms: &[Form::PLAIN, Form::reducing(Reduce::Max)],
+    prepare: |setting| match setting.axis() {
+        Axis::Rows => in_single!(setting, Product),
+        Axis::Cols => Err(Error::argument("axis", "must be 0: rows are selected and reduced")),
+    },
+    ..OPERATION
 };
 
 const BF16: Form = Form { dtype: DType::Bf16, ..Form::PLAIN };
@@ -28,6 +42,7 @@ struct Product<'a, T: Stored> {
     x: Dense<T>,
     y: Dense<T>,
     reduce: Reduce,
+    spread: f64,
     threads: &'a Threads,
 }
 
@@ -40,6 +55,7 @@ impl<'a, T: Stored> Product<'a, T> {
             pattern: a.clone().with_values(None)?,
             x: Numbers("x").matrix(a.n_cols(), setting.k)?,
             y: Dense::try_zeros(a.n_rows(), setting.k)?,
+            spread: spread(a.view()),
             a,
             reduce: setting.form.reduce,
             threads: setting.threads,
@@ -51,7 +67,8 @@ impl<T: Stored> Problem for Product<'_, T> {
     fn point(&self) -> Point {
         let shape = [self.a.n_rows(), self.a.n_cols(), self.a.nnz()];
         let (weighted, reduce) = (self.values.is_some(), Some(self.reduce));
-        Point { weighted, reduce, ..Point::sparse(shape, self.x.n_cols(), T::DTYPE) }
+        let spread = self.spread;
+        Point { weighted, reduce, spread, ..Point::sparse(shape, self.x.n_cols(), T::DTYPE) }
     }
 
     fn volume(&self) -> Volume {

@@ -53,7 +53,7 @@ pub(super) fn cases(effort: &Effort) -> Vec<Case> {
     let own = |op: &Operation| table(op.id).is_some_and(|table| table.like.is_none());
     let wanted = |op: &&Operation| match &effort.only {
         Some(only) => only.contains(&op.id),
-        None => own(op),
+        None => op.tuned && own(op),
     };
     let forms = OPERATIONS.iter().map(|op| op.forms.len()).max().unwrap_or(0);
     let forms = if effort.detail == Detail::Glimpse { forms.min(1) } else { forms };
@@ -65,7 +65,9 @@ pub(super) fn cases(effort: &Effort) -> Vec<Case> {
                 continue;
             }
             for (_, graph) in GRAPHS.iter().filter(|(detail, _)| *detail <= effort.detail) {
-                for op in OPERATIONS.iter().filter(wanted) {
+                // What has no columns is measured at the first width alone.
+                let counts = |op: &&Operation| op.wide || *k == WIDTHS[0].1;
+                for op in OPERATIONS.iter().filter(wanted).filter(counts) {
                     let Some(form) = op.forms.get(form) else { continue };
                     let outer = if op.outer.is_empty() { &[0] } else { op.outer };
                     for &n in outer {
