@@ -426,7 +426,7 @@ ENGINES = {
 ENGINES.update({(op, "scipy"): scipy_matrices for op in MATRICES})
 ENGINES.update({(op, "torch_sparse"): torch_sparse_matrices for op in MATRICES if op != "sort"})
 ENGINES.update({(op, "torch"): torch_scatter for op in REDUCTIONS})
-ENGINES.update({(op, "pyg"): pyg_scatter for op in REDUCTIONS})
+ENGINES.update({(op, "pyg"): pyg_scatter for op in REDUCTIONS if op != "segment_mul"})
 
 
 def arrays(result, n):

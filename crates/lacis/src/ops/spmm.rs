@@ -1,5 +1,5 @@
-//! `spmm`: `y_i = reduce_j (a_ij · x_j)`; `select_reduce`, the same as who has no sparse matrix says
-//! it: a row of `x` for every edge, reduced by the edges' targets.
+//! `spmm`: `y_i = reduce_j (a_ij · x_j)`; `select_reduce`, the same as who has no sparse matrix
+//! says it: a row of `x` for every edge, reduced by the edges' targets.
 
 use lacis_core::reference::{Axis, Reduce, Spmm};
 use lacis_core::{Csr, CsrParts, DType, Dense, Element, Error, Result, RowPtr, Threads};
