@@ -90,6 +90,35 @@ pub struct Planning {
     pub without: Vec<String>,
 }
 
+/// Backward products from some of their pairs.
+#[derive(Args, Clone, Debug, Serialize)]
+#[command(next_help_heading = "Approximation")]
+pub struct Approximation {
+    /// Sample backward products: rsc as published, adaptive by score and work without bias
+    #[arg(long, value_name = "off|rsc|adaptive", default_value = "off")]
+    #[arg(value_parser = ["off", "rsc", "adaptive"])]
+    pub approx: String,
+    /// The share of the backward products' work that is done
+    #[arg(long, value_name = "C", default_value_t = 0.1, allow_negative_numbers = true)]
+    pub approx_budget: f64,
+    /// The relative error of each product instead; the budget follows
+    #[arg(long, value_name = "E", allow_negative_numbers = true)]
+    pub approx_error: Option<f64>,
+    /// The share of epochs after which everything is exact
+    #[arg(long, value_name = "S", default_value_t = 0.8, allow_negative_numbers = true)]
+    pub approx_switch: f64,
+    /// Epochs that share a choice of pairs, at most
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub approx_interval: usize,
+    /// Who gets how much of the budget: layers by what they lose, or all the same
+    #[arg(long, value_name = "layers|uniform", default_value = "layers")]
+    #[arg(value_parser = ["layers", "uniform"])]
+    pub approx_allocation: String,
+    /// Sample even where that is predicted to take longer
+    #[arg(long)]
+    pub approx_force: bool,
+}
+
 /// How it learns.
 #[derive(Args, Clone, Debug, Serialize)]
 #[command(next_help_heading = "Training")]
@@ -190,6 +219,8 @@ pub struct Train {
     #[command(flatten)]
     pub planning: Planning,
     #[command(flatten)]
+    pub approximation: Approximation,
+    #[command(flatten)]
     pub running: Running,
     /// Write the plan here, for --plan FILE
     #[arg(long, value_name = "FILE")]
@@ -207,6 +238,8 @@ pub struct Explain {
     pub learning: Learning,
     #[command(flatten)]
     pub planning: Planning,
+    #[command(flatten)]
+    pub approximation: Approximation,
     /// Add measured times of every kept candidate; the choice stays
     #[arg(long)]
     pub measure: bool,

@@ -33,6 +33,9 @@ pub fn run(args: &Explain, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     let profile = planned::profile(&desk, &path, (&dataset, &recipe))?;
     let job = Job { dataset: &dataset, split: &split, threads: &desk.threads, profile: &profile };
     let mut trainer = Trainer::new(&job, recipe.clone())?;
+    if let Some(settings) = planned::approximation(&args.approximation) {
+        trainer.approximate(settings)?;
+    }
     let measured = match args.measure {
         true => Some(measure(&job, &mut trainer)?),
         false => None,
@@ -168,18 +171,27 @@ fn as_json(trainer: &Trainer<'_>, measured: Option<&Measured>) -> Value {
         .map(|(at, step)| {
             let slots: Vec<Option<usize>> = step.outputs.iter().map(|v| plan.slot_of(*v)).collect();
             let seconds = measured.map(|m| m.steps[at]);
+            let sampled = sampled_seconds(trainer, at);
             json!({ "formula": step.formula, "operator": operator(step), "layer": step.layer,
                     "phase": format!("{:?}", step.phase).to_lowercase(),
                     "kernel": trainer.kernel_name(at), "slots": slots,
                     "predicted_ms": ms(chosen.predicted.steps[at]),
-                    "measured_ms": seconds.map(ms) })
+                    "measured_ms": seconds.map(ms), "sampled_ms": sampled.map(ms) })
         })
         .collect();
+    let approx = trainer.approx().map(lacis::approx::Approx::report);
     json!({ "plan": plan.id(), "formula": plan.formula, "savings": plan.savings, "layers": layers,
             "predicted_epoch_ms": ms(chosen.predicted.iteration),
             "measured_epoch_ms": measured.map(|m| ms(m.epoch)),
             "once_ms": ms(chosen.predicted.once), "peak_bytes": trainer.predicted_bytes(),
-            "plan_ms": ms(trainer.plan_seconds()), "costed": chosen.costed, "steps": steps })
+            "plan_ms": ms(trainer.plan_seconds()), "costed": chosen.costed, "steps": steps,
+            "approx": approx })
+}
+
+/// What a step is predicted to take with some of its pairs, where it is to be sampled.
+fn sampled_seconds(trainer: &Trainer<'_>, at: usize) -> Option<f64> {
+    let sampling = trainer.approx()?.sampling();
+    sampling.steps.iter().find(|sampled| sampled.step == at).map(|sampled| sampled.sampled)
 }
 
 fn ms(seconds: f64) -> f64 {
@@ -268,6 +280,7 @@ fn describe_steps(out: &Out, trainer: &Trainer<'_>, measured: Option<&Measured>)
         bytes(trainer.predicted_bytes()),
         plan.savings.join(", "),
     ))?;
+    describe_approximation(out, trainer)?;
     if let Some(measured) = measured {
         out.line(format_args!("measured:  {:.3} ms an epoch", ms(measured.epoch)))?;
     }
@@ -275,6 +288,25 @@ fn describe_steps(out: &Out, trainer: &Trainer<'_>, measured: Option<&Measured>)
         "planned in {:.1} ms, {} plans costed",
         ms(trainer.plan_seconds()),
         chosen.costed
+    ))
+}
+
+fn describe_approximation(out: &Out, trainer: &Trainer<'_>) -> Outcome {
+    let Some(approx) = trainer.approx() else { return Ok(()) };
+    let sampling = approx.sampling();
+    for sampled in &sampling.steps {
+        out.line(format_args!(
+            "sampled:   step {} in {:.3} instead of {:.3} ms",
+            sampled.step + 1,
+            ms(sampled.sampled),
+            ms(sampled.exact),
+        ))?;
+    }
+    out.line(format_args!(
+        "sampled:   {:.2} times faster epochs predicted, {:.2} at most (Amdahl){}",
+        sampling.speedup,
+        sampling.ceiling,
+        if approx.is_on() { "" } else { "; it does not pay and is left off" },
     ))
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use lacis::approx::{self, Allocation, Policy};
 use lacis::data::splits::{self, FoldVal, Folds, Fractions, Planetoid};
 use lacis::kernels::Profile;
 use lacis::machine::this_machine;
@@ -19,7 +20,7 @@ use lacis::train::Recipe;
 use lacis::tune::file::load;
 use lacis::{Dataset, Error, Labels, Result, Split};
 
-use crate::args_train::{Learning, Net, Planning};
+use crate::args_train::{Approximation, Learning, Net, Planning};
 use crate::data::Desk;
 use crate::out::Failure;
 use crate::tune::profile_for;
@@ -84,6 +85,28 @@ fn clip(limit: Option<f64>) -> Result<Option<f64>> {
         }
         limit => Ok(limit),
     }
+}
+
+/// How backward products are approximated, if they are.
+pub fn approximation(asked: &Approximation) -> Option<approx::Settings> {
+    let policy = match asked.approx.as_str() {
+        "rsc" => Policy::Rsc,
+        "adaptive" => Policy::Adaptive,
+        _ => return None,
+    };
+    let allocation = match asked.approx_allocation.as_str() {
+        "uniform" => Allocation::Uniform,
+        _ => Allocation::Layers,
+    };
+    Some(approx::Settings {
+        policy,
+        budget: asked.approx_budget,
+        error: asked.approx_error,
+        switch: asked.approx_switch,
+        interval: asked.approx_interval,
+        allocation,
+        force: asked.approx_force,
+    })
 }
 
 fn optimizer(learning: &Learning) -> Result<Optimizer> {

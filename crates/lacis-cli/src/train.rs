@@ -113,6 +113,10 @@ impl Session<'_> {
         resumed: Option<&std::path::Path>,
     ) -> Result<Option<f64>, Failure> {
         let mut trainer = self.planned(job, recipe, resumed)?;
+        if let Some(settings) = planned::approximation(&self.args.approximation) {
+            trainer.approximate(settings)?;
+            report::approximation(self.out, &trainer)?;
+        }
         self.spent.plan_s = trainer.plan_seconds();
         report::plan(self.out, &trainer)?;
         if let Some(path) = &self.args.save_plan {

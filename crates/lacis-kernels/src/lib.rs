@@ -27,6 +27,7 @@ pub mod profile;
 pub mod real;
 pub mod roof;
 mod rows;
+pub mod sampled;
 pub mod sddmm;
 pub mod segment;
 pub mod softmax;

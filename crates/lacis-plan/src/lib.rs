@@ -20,6 +20,7 @@ pub mod lower;
 pub mod op;
 pub mod plan;
 pub mod rules;
+pub mod sampled;
 
 pub use dim::{Dim, Sizes};
 pub use expr::{Expr, Kind};

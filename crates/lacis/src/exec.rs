@@ -20,6 +20,7 @@ use lacis_kernels::{Isa, Profile};
 use lacis_plan::op::NormKind;
 use lacis_plan::plan::{Operator, Phase, Place, Plan, Step};
 
+use crate::approx::Approx;
 use crate::levels::Levels;
 use crate::params::Params;
 pub(crate) use products::{gemm_point, spmm_point};
@@ -102,6 +103,8 @@ pub struct Executor {
     scalings: HashMap<u32, Scaling>,
     /// Estimates of batch norms, for evaluation.
     running: HashMap<u32, Moments>,
+    /// What backward products are computed with instead, where that is asked for.
+    approx: Option<Approx>,
     outcome: Outcome,
     /// Whether what is computed once was.
     prepared: bool,
@@ -122,6 +125,7 @@ impl Executor {
             matrices: vec![None; plan.matrices],
             scalings: HashMap::new(),
             running: HashMap::new(),
+            approx: None,
             outcome: Outcome::default(),
             prepared: false,
             plan,
@@ -168,6 +172,11 @@ impl Executor {
     /// Estimates of batch norms, by their keys.
     pub fn running(&mut self) -> &mut HashMap<u32, Moments> {
         &mut self.running
+    }
+
+    /// What backward products are computed with instead of all pairs, if anything.
+    pub fn approx(&mut self) -> &mut Option<Approx> {
+        &mut self.approx
     }
 
     /// Runs the steps of some phases in their order.

@@ -29,6 +29,7 @@
 struct Readme;
 
 pub mod analyze;
+pub mod approx;
 pub mod costs;
 pub mod exec;
 pub mod levels;

@@ -32,6 +32,7 @@ use self::setup::{
 };
 use self::source::{Nothing, Source, Whole};
 use self::targets::Labelled;
+use crate::approx::{self, Approx};
 use crate::costs::Measured;
 use crate::exec::{Executor, Observe};
 use crate::levels::{Asked, Levels};
@@ -247,6 +248,27 @@ impl<'a> Trainer<'a> {
         })
     }
 
+    /// Computes backward products from some of their pairs, from the next epoch on, where that
+    /// is predicted to pay or is forced.
+    ///
+    /// # Errors
+    /// When settings make no sense.
+    pub fn approximate(&mut self, settings: approx::Settings) -> Result<()> {
+        let (plan, costs) = (&self.chosen.plan, Measured(self.job.profile));
+        let recipe = (self.recipe.seed, self.recipe.epochs);
+        let mut approx = Approx::new(settings, plan, (&self.sizes, &costs), recipe)?;
+        if self.source.changes() {
+            approx.with_batches();
+        }
+        (self.core.approx, self.core.executor) = (Some(approx), None);
+        Ok(())
+    }
+
+    /// What backward products are computed with, if not with all pairs.
+    pub fn approx(&self) -> Option<&Approx> {
+        self.core.approx.as_ref()
+    }
+
     /// The sizes that were planned for.
     pub fn sizes(&self) -> Sizes {
         self.sizes.clone()
@@ -340,6 +362,7 @@ impl<'a> Trainer<'a> {
         if recipe.decay != Decay::Constant || recipe.warm_up > 0 {
             core.params.set_optimizer(core.params.optimizer().with_rate(rate));
         }
+        core.approx.iter_mut().for_each(|approx| approx.begin(self.epoch));
         source.begin(self.epoch, within.batches)?;
         let changes = source.changes();
         while let Some(batch) = source.next()? {
@@ -358,6 +381,7 @@ impl<'a> Trainer<'a> {
         let complete = within.batches >= source.n_batches();
         let Within { loss, seconds, .. } = *within;
         if complete {
+            core.approx.iter_mut().for_each(|approx| approx.end(seconds));
             self.epoch += 1;
             self.within = Within::default();
         }

@@ -215,6 +215,26 @@ fn in_batches(trainer: &Trainer<'_>) -> String {
     }
 }
 
+/// Whether approximation is predicted to pay, before the first epoch.
+pub fn approximation(out: &Out, trainer: &Trainer<'_>) -> Outcome {
+    let Some(approx) = trainer.approx() else { return Ok(()) };
+    let sampling = approx.sampling();
+    let (ceiling, speedup) = (sampling.ceiling, sampling.speedup);
+    if approx.is_on() {
+        out.detail(format_args!(
+            "approximation: {} products sampled, predicted {speedup:.2} times faster epochs, at \
+             most {ceiling:.2} (Amdahl)",
+            sampling.steps.len()
+        ));
+    } else if approx.settings().budget < 1.0 {
+        out.note(format_args!(
+            "approximation cannot pay here (predicted {speedup:.2} times, at most {ceiling:.2} by \
+             Amdahl's law): training is exact; --approx-force samples all the same"
+        ));
+    }
+    Ok(())
+}
+
 /// What came out of a training.
 pub struct Report<'a> {
     pub scores: Scores,
@@ -239,6 +259,7 @@ impl Report<'_> {
             "epoch_ms": number(spent.epoch_ms()), "load_s": spent.load_s, "plan_s": spent.plan_s,
             "train_s": spent.train_s, "eval_s": spent.eval_s, "total_s": self.total_s,
             "peak_rss_bytes": peak_rss_bytes(), "plan": plan.id(), "savings": plan.savings,
+            "approx": trainer.approx().map(lacis::approx::Approx::report),
             "run": self.folder.map(|folder| folder.display().to_string()),
         })
     }
@@ -270,6 +291,9 @@ impl Report<'_> {
             "time       load {:.2} s, plan {:.3} s, train {:.2} s, evaluate {:.2} s",
             spent.load_s, spent.plan_s, spent.train_s, spent.eval_s
         ))?;
+        if let Some(approx) = trainer.approx().filter(|approx| approx.is_on()) {
+            out.line(format_args!("approx     {}", approx.summary()))?;
+        }
         out.line(format_args!(
             "network    {} of {} layers, {} columns between them, {} weights; peak memory {}",
             trainer.model().name,

@@ -1,14 +1,18 @@
 //! Products: sparse times dense, dense times dense.
 
+use std::time::Instant;
+
 use lacis_core::reference::{Form as KernelForm, Reduce};
 use lacis_core::{DType, Result};
 use lacis_kernels::profile::{Point, spread};
+use lacis_kernels::sampled::Scaled;
 use lacis_kernels::{Accum, Epilogue, Isa, Profile, gemm, sparse_matmul, spmm};
 use lacis_plan::Sizes;
 use lacis_plan::cost::{Work, work};
 use lacis_plan::plan::{Ending, Form, Operator, Plan, Step};
 
 use super::{Context, Executor};
+use crate::approx::{Approx, Factors};
 use crate::params::Params;
 
 /// The kernel of each step that has a choice.
@@ -119,6 +123,25 @@ impl Executor {
         context: &Context<'_>,
         params: &Params,
     ) -> Result<()> {
+        // Outside, while slots are read.
+        let mut approx = self.approx.take();
+        let start = approx.is_some().then(Instant::now);
+        let sampled = self.product(index, step, (context, params), approx.as_mut());
+        if let (Some(approx), Some(start), Ok(sampled)) = (&mut approx, start, &sampled) {
+            approx.spent(index, start.elapsed().as_secs_f64(), *sampled);
+        }
+        self.approx = approx;
+        sampled.map(|_| ())
+    }
+
+    /// A product, of all pairs or, where somebody chose them, of some; says which.
+    fn product(
+        &mut self,
+        index: usize,
+        step: &Step,
+        (context, params): (&Context<'_>, &Params),
+        approx: Option<&mut Approx>,
+    ) -> Result<bool> {
         let Operator::Spmm { left, right, ending } = step.operator else {
             return Err(super::wrong(step));
         };
@@ -135,19 +158,27 @@ impl Executor {
         let vector = |value: Option<usize>| {
             value.map(|value| self.vector(value, context, params)).transpose()
         };
-        let mut args = spmm::Args::new(a, x, Reduce::Sum)?.scaled(vector(left)?, vector(right)?)?;
-        if let Some(values) = values {
-            args = args.weighted(values)?;
-        }
-        let epilogue = Epilogue {
-            accum: accum(ending),
-            bias: vector(bias)?,
-            activation: ending.function.into(),
+        let (left, right, bias) = (vector(left)?, vector(right)?, vector(bias)?);
+        let of = Factors { a: Scaled { a, values, left, right }, x };
+        let sample = match approx {
+            Some(approx) => approx.sample(index, &of, (&self.kernels.profile, &self.threads))?,
+            None => None,
         };
-        let (kernel, isa) = self.kernels.spmm[index];
+        let (args, (kernel, isa)) = match sample {
+            Some(sample) => {
+                let args = spmm::Args::new(sample.matrix.view(), x, Reduce::Sum)?;
+                (args.scaled(left, None)?, sample.kernel)
+            }
+            None => {
+                let args = spmm::Args::new(a, x, Reduce::Sum)?.scaled(left, right)?;
+                let args = values.map_or(Ok(args), |values| args.weighted(values))?;
+                (args, self.kernels.spmm[index])
+            }
+        };
+        let epilogue = Epilogue { accum: accum(ending), bias, activation: ending.function.into() };
         spmm::KERNELS[kernel].run(isa, &args.ending(epilogue)?, out.mat()?, &self.threads)?;
         self.put(out);
-        Ok(())
+        Ok(sample.is_some())
     }
 
     pub(super) fn gemm(

@@ -7,6 +7,7 @@ use lacis_core::reference::Moments;
 use lacis_plan::plan::Phase;
 
 use super::source::Batch;
+use crate::approx::Approx;
 use crate::exec::{Context, Executor, Observe};
 use crate::params::Params;
 
@@ -16,6 +17,8 @@ pub(crate) struct Core {
     /// Estimates of batch norms.
     pub running: HashMap<u32, Moments>,
     pub executor: Option<Executor>,
+    /// What backward products are computed with instead, where that is asked for.
+    pub approx: Option<Approx>,
     /// The longest that all gradients together may be.
     pub clip: Option<f64>,
 }
@@ -46,7 +49,7 @@ impl Within {
 impl Core {
     /// With its first weights.
     pub fn new(params: Params, clip: Option<f64>) -> Self {
-        Core { params, running: HashMap::new(), executor: None, clip }
+        Core { params, running: HashMap::new(), executor: None, approx: None, clip }
     }
 
     /// Takes an executor and makes room for the first batch.
@@ -78,11 +81,15 @@ impl Core {
         let context = Context { levels, targets, graphs, seed, training: true };
         if changes || !executor.is_prepared() {
             executor.fit(levels, batch.n_graphs())?;
+            self.approx.iter_mut().for_each(Approx::rebound);
             executor.run(&[Phase::Once], &context, &mut self.params, observer)?;
         }
         self.params.begin_step();
         let passes = [Phase::Forward, Phase::Backward];
-        let outcome = executor.run(&passes, &context, &mut self.params, observer)?;
+        *executor.approx() = self.approx.take();
+        let outcome = executor.run(&passes, &context, &mut self.params, observer);
+        self.approx = executor.approx().take();
+        let outcome = outcome?;
         if let Some(limit) = self.clip {
             let norm = executor.gradient_norm(&context, &self.params)?;
             // As torch's clip_grad_norm_.

@@ -121,6 +121,9 @@ impl Trainer<'_> {
         tensors.insert("within", Tensor::new(&[4], within)?);
         let plateau = self.plateau.state().to_vec();
         tensors.insert("plateau", Tensor::new(&[4], plateau)?);
+        if let Some(approx) = &self.core.approx {
+            approx.save(&mut tensors)?;
+        }
         tensors.set("epoch", self.epoch.to_string());
         tensors.set("steps", self.core.params.steps().to_string());
         tensors.set("plan", self.chosen.plan.id());
@@ -167,6 +170,9 @@ impl Trainer<'_> {
             return Err(Error::argument("checkpoint", "does not say how rates fell"));
         };
         self.plateau.restore([a, b, c, d])?;
+        if let Some(approx) = &mut self.core.approx {
+            approx.restore(&mut tensors)?;
+        }
         tensors.finish()?;
         // Memory of an executor that ran before holds another state's values.
         self.core.executor = None;

@@ -1,0 +1,339 @@
+//! Approximate training: backward products from some of their pairs, under a budget.
+//!
+//! `Aᵀ·G = Σ_j A_j,:ᵀ·G_j` is a sum of pairs, a column of the matrix and a row of the gradient. A
+//! [`Policy`] says which pairs are taken, how the budget is shared between layers and when the
+//! choice is made anew; see [`draw`] and [`greedy`]. Forward products, losses and weights are exact,
+//! and so is everything from [`Settings::switch`] on. Some rows of each product are compared with
+//! the exact ones whenever pairs are chosen ([`mod@watch`]); a layer whose error is too large goes on
+//! exactly.
+//!
+//! ```text
+//!   epoch 0        exact; the norms of all pairs are looked at
+//!   every 10       shares per layer; pairs chosen, matrices made smaller, errors looked at
+//!   in between     the smaller matrices times the present gradients
+//!   from 0.8 on    exact
+//! ```
+
+pub mod draw;
+pub mod greedy;
+mod product;
+mod report;
+mod state;
+pub mod watch;
+
+use lacis_core::{Error, Result, Threads};
+use lacis_kernels::Profile;
+use lacis_plan::cost::Costs;
+use lacis_plan::sampled::{Sampling, sampling};
+use lacis_plan::{Plan, Sizes};
+
+pub use product::{Factors, Refresh, Sample};
+use product::{Help, Product};
+use report::Clock;
+
+/// Epochs between decisions on each layer's share.
+const TUNE_EVERY: usize = 10;
+/// Without a bound of the user's, a layer whose product is not even as good as none is computed
+/// exactly: 0 instead of it has a relative error of 1.
+const NO_BETTER_THAN_NOTHING: f64 = 1.0;
+/// Beyond so many times the error asked for, a layer goes on exactly.
+const TOO_FAR: f64 = 1.5;
+
+/// Which pairs are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// The largest, layers by a greedy loop: as published.
+    Rsc,
+    /// By score and work, under one budget for all layers, without bias.
+    Adaptive,
+}
+
+/// How the budget is shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocation {
+    /// By what layers lose.
+    Layers,
+    /// Equally.
+    Uniform,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Which pairs.
+    pub policy: Policy,
+    /// The share of the work of backward products, up to 1.
+    pub budget: f64,
+    /// The relative error of each product instead: the budget follows.
+    pub error: Option<f64>,
+    /// The share of epochs after which everything is exact.
+    pub switch: f64,
+    /// Epochs that share a choice, at most.
+    pub interval: usize,
+    /// Who gets how much.
+    pub allocation: Allocation,
+    /// Whether products are sampled that are predicted to take longer so.
+    pub force: bool,
+}
+
+impl Settings {
+    /// A policy with the published numbers.
+    pub fn new(policy: Policy, budget: f64) -> Self {
+        Settings {
+            policy,
+            budget,
+            error: None,
+            switch: 0.8,
+            interval: 10,
+            allocation: Allocation::Layers,
+            force: false,
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let wrong = |name: &str, value: f64, right: &str| {
+            Err(Error::argument(
+                format!("approximation's {name}"),
+                format!("{value} is not {right}"),
+            ))
+        };
+        match self {
+            Settings { budget, .. } if !(*budget > 0.0 && budget.is_finite()) => {
+                wrong("budget", *budget, "above 0; 0.1 to 1 would be right")
+            }
+            Settings { error: Some(error), .. } if !(*error > 0.0 && error.is_finite()) => {
+                wrong("error", *error, "above 0; 0.1 would be right")
+            }
+            Settings { switch, .. } if !(0.0..=1.0).contains(switch) => {
+                wrong("switch", *switch, "between 0 and 1")
+            }
+            Settings { interval: 0, .. } => wrong("interval", 0.0, "1 or more"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a training's backward products are computed with. See the module's head.
+#[derive(Clone, Debug)]
+pub struct Approx {
+    settings: Settings,
+    sampling: Sampling,
+    products: Vec<Product>,
+    seed: u64,
+    epoch: usize,
+    epochs: usize,
+    /// The share of all work that is allowed now; it follows where an error is asked for.
+    budget: f64,
+    /// Whether matrices change with every iteration.
+    batches: bool,
+    clock: Clock,
+}
+
+impl Approx {
+    /// For a plan: its products that can be sampled, if that is predicted to pay or is forced.
+    ///
+    /// # Errors
+    /// When settings make no sense.
+    pub fn new(
+        settings: Settings,
+        plan: &Plan,
+        (sizes, costs): (&Sizes, &dyn Costs),
+        (seed, epochs): (u64, usize),
+    ) -> Result<Self> {
+        settings.check()?;
+        let share = (settings.budget, settings.force);
+        let sampling = sampling(plan, (sizes, costs), share).unwrap_or_default();
+        let on = settings.force || sampling.pays();
+        let steps = sampling.steps.iter().filter(|_| on && settings.budget < 1.0);
+        let products = steps.map(|sampled| {
+            let step = &plan.steps[sampled.step];
+            let width = sizes.of(plan.values[step.outputs[0]].shape[1]);
+            Product::new(sampled.step, step.layer, width, settings.budget)
+        });
+        let budget = settings.budget;
+        Ok(Approx {
+            products: products.collect(),
+            clock: Clock::new(plan.steps.len()),
+            settings,
+            sampling,
+            seed,
+            epoch: 0,
+            epochs,
+            budget,
+            batches: false,
+        })
+    }
+
+    /// What was asked for.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What the planner says about it.
+    pub fn sampling(&self) -> &Sampling {
+        &self.sampling
+    }
+
+    /// Whether any product is sampled.
+    pub fn is_on(&self) -> bool {
+        !self.products.is_empty()
+    }
+
+    /// The first epoch of which everything is exact.
+    pub fn exact_from(&self) -> usize {
+        (self.settings.switch * self.epochs as f64) as usize
+    }
+
+    fn is_exact(&self) -> bool {
+        !self.is_on() || self.epoch >= self.exact_from()
+    }
+
+    /// An epoch begins.
+    pub fn begin(&mut self, epoch: usize) {
+        self.epoch = epoch;
+        let due = epoch == 1 || epoch.is_multiple_of(TUNE_EVERY);
+        let seen = self.products.iter().all(|product| product.seen.is_some());
+        if epoch > 0 && due && seen && !self.batches && !self.is_exact() {
+            self.allot();
+        }
+    }
+
+    /// Every iteration has a graph of its own: pairs are chosen in each, and every layer keeps the
+    /// same share.
+    pub fn with_batches(&mut self) {
+        self.batches = true;
+    }
+
+    /// Another graph comes: what was known of matrices is forgotten.
+    pub fn rebound(&mut self) {
+        for product in &mut self.products {
+            (product.fixed, product.sample) = (None, None);
+        }
+    }
+
+    /// The matrix to multiply with instead of a step's own, if it is to be another.
+    ///
+    /// # Errors
+    /// When sizes do not fit, or there is no memory.
+    pub fn sample(
+        &mut self,
+        step: usize,
+        of: &Factors<'_>,
+        (profile, threads): (&Profile, &Threads),
+    ) -> Result<Option<&Sample>> {
+        if self.is_exact() {
+            return Ok(None);
+        }
+        let (epoch, batches) = (self.epoch, self.batches);
+        let bound = self.settings.error.map_or(NO_BETTER_THAN_NOTHING, |e| TOO_FAR * e);
+        let help = Help { settings: &self.settings, profile, threads, seed: self.seed, epoch };
+        let Some(product) = self.products.iter_mut().find(|product| product.step == step) else {
+            return Ok(None);
+        };
+        product.meet(of, &help);
+        if let Some(resumed) = product.resumed.take() {
+            product.keep(resumed, of, &help)?;
+        }
+        let waits = epoch < product.exact_until;
+        if !batches && (epoch == 0 || waits && epoch.is_multiple_of(TUNE_EVERY)) {
+            product.look(of, &help)?;
+        }
+        if waits || !batches && epoch == 0 || product.share >= 1.0 {
+            return Ok(None);
+        }
+        if product.is_due(of, &help) {
+            let found = product.refresh(of, &help)?;
+            if found.error > bound {
+                // Longer each time: what was too far off once may be again.
+                product.exact_until = epoch + (TUNE_EVERY << product.strikes.min(8));
+                product.strikes += 1;
+                product.sample = None;
+            }
+        }
+        Ok(product.sample.as_ref())
+    }
+
+    /// Decides on each layer's share from what was seen last.
+    fn allot(&mut self) {
+        let uniform = self.settings.allocation == Allocation::Uniform;
+        match (self.settings.policy, self.settings.error) {
+            (Policy::Adaptive, Some(error)) => self.follow_error(error),
+            (Policy::Adaptive, None) if uniform => {}
+            (Policy::Adaptive, None) => self.share_budget(),
+            (Policy::Rsc, error) => {
+                if let Some(error) = error {
+                    self.move_budget(error);
+                }
+                if !uniform {
+                    self.share_pairs();
+                }
+            }
+        }
+        self.products.iter_mut().for_each(|product| product.stale = true);
+    }
+
+    /// One `λ` for the pairs of all layers, errors relative to each layer's product.
+    fn share_budget(&mut self) {
+        let known = self.products.iter().filter_map(|product| {
+            let (seen, fixed) = (product.seen.as_ref()?, product.fixed.as_ref()?);
+            let width = product.width as f64;
+            let size = if seen.norm > 0.0 { seen.norm } else { 1.0 } * width.sqrt();
+            let entries =
+                move |lambda: f64| seen.histogram.work_at(lambda / size) + fixed.certain() as f64;
+            Some((entries, fixed.entries as f64, width))
+        });
+        let known: Vec<_> = known.collect();
+        if known.len() < self.products.len() {
+            return;
+        }
+        let all: f64 = known.iter().map(|(_, entries, width)| entries * width).sum();
+        let work = |lambda: f64| -> f64 {
+            known.iter().map(|(entries, _, width)| width * entries(lambda)).sum()
+        };
+        let lambda = draw::bisect(|lambda| work(lambda) <= self.budget * all);
+        let shares = known.iter().map(|(entries, all, _)| entries(lambda) / all.max(1.0));
+        let shares: Vec<f64> = shares.collect();
+        for (product, share) in self.products.iter_mut().zip(shares) {
+            product.share = share;
+        }
+    }
+
+    /// Each layer as much as its error asks for.
+    fn follow_error(&mut self, error: f64) {
+        for product in &mut self.products {
+            let (Some(seen), Some(fixed)) = (&product.seen, &product.fixed) else { continue };
+            let allowed = (error * seen.norm / product.correction).powi(2);
+            let lambda = seen.histogram.lambda_of_error(allowed);
+            let entries = seen.histogram.work_at(lambda) + fixed.certain() as f64;
+            product.share = (entries / fixed.entries.max(1) as f64).min(1.0);
+        }
+    }
+
+    /// RSC predicts no error: its budget goes up while one is too large, else slowly down.
+    fn move_budget(&mut self, error: f64) {
+        let last = |product: &Product| product.history.last().map(|refresh| refresh.error);
+        let worst = self.products.iter().filter_map(last).fold(0.0, f64::max);
+        let waits = self.products.iter().any(|product| self.epoch < product.exact_until);
+        self.budget = match worst > error || waits {
+            true => (self.budget * 1.25).min(1.0),
+            false => self.budget * 0.95,
+        };
+        self.products.iter_mut().for_each(|product| product.share = self.budget);
+    }
+
+    fn share_pairs(&mut self) {
+        let layers = self.products.iter().filter_map(|product| {
+            let (seen, fixed) = (product.seen.as_ref()?, product.fixed.as_ref()?);
+            let (scores, work) = (&seen.smooth[..], &fixed.columns.entries[..]);
+            Some(greedy::Layer { scores, work, width: product.width, norm: seen.norm })
+        });
+        let layers: Vec<greedy::Layer<'_>> = layers.collect();
+        if layers.len() < self.products.len() {
+            return;
+        }
+        let shares = greedy::shares(&layers, self.budget);
+        for (product, share) in self.products.iter_mut().zip(shares) {
+            product.share = share;
+        }
+    }
+}
