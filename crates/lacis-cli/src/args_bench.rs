@@ -24,6 +24,42 @@ Try:  lacis bench ops --op spmm --graph rmat:n=100k,e=1M --k 16,64 --peers torch
       lacis bench spmm --graph karate --k 16..256 --all-kernels
       lacis bench ops --op transpose,sort,coalesce --graph rmat:n=100k,e=1M --peers torch,scipy";
 
+const APPROX_HELP: &str = "\
+A step's time is that of as many steps as share a choice, the choice among them.
+
+Try:  lacis bench approx --graph rmat:n=100k,e=5M --k 256 --budget 0.1,0.3";
+
+/// One product, sampled.
+#[derive(Args, Clone, Serialize)]
+pub struct Sampled {
+    /// A path, a built-in set or a generator
+    #[arg(long, value_name = "DATA", default_value = "cora-like")]
+    pub graph: String,
+    /// Columns of the gradient
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub k: u32,
+    /// rsc, adaptive, or both
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "rsc,adaptive")]
+    #[arg(value_parser = ["rsc", "adaptive"])]
+    pub policy: Vec<String>,
+    /// Shares of the work
+    #[arg(long, value_name = "C,…", value_delimiter = ',', default_value = "0.1,0.3")]
+    pub budget: Vec<f64>,
+    /// Steps that share a choice
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub interval: usize,
+    /// How often both take a turn
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub rounds: u16,
+    /// Read the graph as this format instead of the one it looks like
+    #[arg(long, value_name = "NAME")]
+    pub format: Option<String>,
+    #[command(flatten)]
+    pub changes: Changes,
+}
+
 /// Measuring a machine.
 #[derive(Args, Clone, Serialize)]
 pub struct Tune {
@@ -55,6 +91,12 @@ pub enum BenchVerb {
         op: Vec<String>,
         #[command(flatten)]
         args: Contest,
+    },
+    /// Time one backward product with all pairs against some, choosing them included
+    #[command(after_help = APPROX_HELP)]
+    Approx {
+        #[command(flatten)]
+        args: Sampled,
     },
     /// The same as `ops --op spmm`
     #[command(after_help = OPS_HELP)]

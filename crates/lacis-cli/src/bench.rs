@@ -27,6 +27,7 @@ pub fn run(verb: &BenchVerb, global: &Global, out: &Out, stop: &Stop) -> Outcome
     let (names, args) = match verb {
         BenchVerb::Ops { op, args } => (op.clone(), args),
         BenchVerb::Spmm { args } => (vec!["spmm".to_owned()], args),
+        BenchVerb::Approx { args } => return crate::bench_approx::run(args, global, out, stop),
     };
     let desk = Desk::new(global, out, stop)?;
     out.start("bench ops", &json!({ "op": names, "args": args }))?;

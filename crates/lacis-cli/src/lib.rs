@@ -12,6 +12,7 @@ mod args_bench;
 mod args_data;
 mod args_train;
 mod bench;
+mod bench_approx;
 mod config;
 mod data;
 mod doctor;

@@ -10,6 +10,7 @@ mod loss; // losses and optimizers
 mod norm; // norms and softmax of rows
 mod probe; // what kernels are measured against
 mod profile; // choosing by what was measured
+mod sampled; // columns of a matrix that stay
 mod sddmm; // one value per edge
 mod segment; // select, reduce, softmax, gather, scatter by index
 mod spgemm; // sparse times sparse, sparse features

@@ -1,11 +1,12 @@
 //! Which steps of a plan may be computed from some of their pairs, what that costs, when it pays.
 //!
-//! A backward aggregation is a sum of pairs, `Aᵀ·G = Σ_j A_j,:ᵀ·G_j`, and nothing that is not linear
-//! comes after it on the way to a weight's gradient: a few pairs of the right size give an estimate
-//! of that gradient. Forward, the same sum goes through a non-linear function, and the estimate of a
-//! result is no estimate of its image; so only backward steps are here. What attention's gradient
-//! multiplies with is computed in the same step, from all entries: there is no matrix to take columns
-//! of, and the step stays exact. So do maxima, whose gradient has one entry per row anyway.
+//! A backward aggregation is a sum of pairs, `Aᵀ·G = Σ_j A_j,:ᵀ·G_j`, and nothing that is not
+//! linear comes after it on the way to a weight's gradient: a few pairs of the right size give an
+//! estimate of that gradient. Forward, the same sum goes through a non-linear function, and the
+//! estimate of a result is no estimate of its image; so only backward steps are here. What
+//! attention's gradient multiplies with is computed in the same step, from all entries: there is no
+//! matrix to take columns of, and the step stays exact. So do maxima, whose gradient has one entry
+//! per row anyway.
 
 use crate::cost::{Costs, Work, work};
 use crate::dim::{Dim, Sizes};

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod analysis; // work, depth, cuts and exchanges
+mod approximation; // sampled backward products: budgets, estimates, monitors, checkpoints
 mod batches; // sampled neighbourhoods, random walks, small graphs
 mod training; // networks: gradients, savings, candidates, threads, checkpoints
 mod tuning; // measuring a machine, and what is kept of it

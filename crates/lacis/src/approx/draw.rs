@@ -1,7 +1,7 @@
 //! Which pairs are taken: probabilities for a given amount of work, and a draw that keeps to it.
 //!
-//! A pair of score `s = ‖a_j‖·‖g_j‖` and work `c` that is taken with probability `π` and divided by it
-//! adds `s²·(1/π - 1)` to the squared error. Under `Σ c·π ≤ B` the least error has
+//! A pair of score `s = ‖a_j‖·‖g_j‖` and work `c` that is taken with probability `π` and divided by
+//! it adds `s²·(1/π - 1)` to the squared error. Under `Σ c·π ≤ B` the least error has
 //!
 //! ```text
 //!   π = min(1, λ·s/√c)          one λ for all pairs, of all layers
@@ -124,6 +124,15 @@ pub fn bisect(holds: impl Fn(f64) -> bool) -> f64 {
         }
     }
     low.exp2()
+}
+
+/// The most work of a pair that is taken by chance.
+pub fn largest_open(scores: &[f32], work: &[u32], lambda: f64) -> u32 {
+    let open = |(&score, &work): (&f32, &u32)| {
+        let chance = lambda * f64::from(ratio(score, work));
+        if chance > 0.0 && chance < 1.0 { work } else { 0 }
+    };
+    scores.iter().zip(work).map(open).max().unwrap_or(0)
 }
 
 /// The probability of each pair, for at most so much work.

@@ -1,5 +1,5 @@
-//! How much each layer keeps, as RSC has it (Liu et al., ICML 2023): from all pairs that are not 0, a
-//! fiftieth at a time is taken from the layer that loses least, until the work fits the budget.
+//! How much each layer keeps, as RSC has it (Liu et al., ICML 2023): from all pairs that are not 0,
+//! a fiftieth at a time is taken from the layer that loses least, until the work fits the budget.
 //!
 //! As published, but for one thing: a layer that has nothing left to give is passed over instead of
 //! ending the loop, so that the budget is met.

@@ -2,10 +2,10 @@
 //!
 //! `Aᵀ·G = Σ_j A_j,:ᵀ·G_j` is a sum of pairs, a column of the matrix and a row of the gradient. A
 //! [`Policy`] says which pairs are taken, how the budget is shared between layers and when the
-//! choice is made anew; see [`draw`] and [`greedy`]. Forward products, losses and weights are exact,
-//! and so is everything from [`Settings::switch`] on. Some rows of each product are compared with
-//! the exact ones whenever pairs are chosen ([`mod@watch`]); a layer whose error is too large goes on
-//! exactly.
+//! choice is made anew; see [`draw`] and [`greedy`]. Forward products, losses and weights are
+//! exact, and so is everything from [`Settings::switch`] on. Some rows of each product are compared
+//! with the exact ones whenever pairs are chosen ([`mod@watch`]); a layer whose error is too large
+//! goes on exactly.
 //!
 //! ```text
 //!   epoch 0        exact; the norms of all pairs are looked at
@@ -14,6 +14,7 @@
 //!   from 0.8 on    exact
 //! ```
 
+pub mod contest;
 pub mod draw;
 pub mod greedy;
 mod product;
@@ -23,7 +24,7 @@ pub mod watch;
 
 use lacis_core::{Error, Result, Threads};
 use lacis_kernels::Profile;
-use lacis_plan::cost::Costs;
+use lacis_plan::cost::{Analytic, Costs};
 use lacis_plan::sampled::{Sampling, sampling};
 use lacis_plan::{Plan, Sizes};
 
@@ -164,6 +165,26 @@ impl Approx {
         })
     }
 
+    /// For one product outside of a plan, which is step 0.
+    ///
+    /// # Errors
+    /// When settings make no sense.
+    pub fn alone(settings: Settings, width: usize, recipe: (u64, usize)) -> Result<Self> {
+        let forced = Settings { force: true, ..settings };
+        let nothing = (&Sizes::default(), &Analytic::default() as &dyn Costs);
+        let mut approx = Approx::new(forced, &Plan::default(), nothing, recipe)?;
+        approx.clock = Clock::new(1);
+        if approx.settings.budget < 1.0 {
+            approx.products = vec![Product::new(0, None, width, approx.settings.budget)];
+        }
+        Ok(approx)
+    }
+
+    /// When samples were taken, and how good they were.
+    pub fn refreshes(&self) -> impl DoubleEndedIterator<Item = &Refresh> {
+        self.products.iter().flat_map(|product| &product.history)
+    }
+
     /// What was asked for.
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -234,11 +255,12 @@ impl Approx {
         if let Some(resumed) = product.resumed.take() {
             product.keep(resumed, of, &help)?;
         }
-        let waits = epoch < product.exact_until;
-        if !batches && (epoch == 0 || waits && epoch.is_multiple_of(TUNE_EVERY)) {
-            product.look(of, &help)?;
-        }
-        if waits || !batches && epoch == 0 || product.share >= 1.0 {
+        let waits = epoch < product.exact_until || product.share >= 1.0;
+        let first = !batches && epoch == 0;
+        if first || waits {
+            if epoch.is_multiple_of(TUNE_EVERY) {
+                product.look(of, &help)?;
+            }
             return Ok(None);
         }
         if product.is_due(of, &help) {

@@ -5,7 +5,7 @@ use lacis_core::{Csr, Result, Rng, Threads};
 use lacis_kernels::sampled::{self, Columns, Diagonal, Scaled};
 use lacis_kernels::{Isa, Mat, Profile, spmm};
 
-use super::draw::{Histogram, balanced, largest, probabilities};
+use super::draw::{Histogram, balanced, largest, largest_open, probabilities};
 use super::watch::{Watched, watch};
 use super::{Policy, Settings};
 use crate::exec::spmm_point;
@@ -48,7 +48,9 @@ pub struct Sample {
 pub struct Refresh {
     /// When.
     pub epoch: usize,
-    /// The share of entries that stayed.
+    /// Entries that stayed.
+    pub entries: usize,
+    /// Their share of all.
     pub kept: f64,
     /// The relative error of the product, as some rows have it.
     pub error: f64,
@@ -180,12 +182,12 @@ impl Product {
     pub fn look(&mut self, of: &Factors<'_>, help: &Help<'_>) -> Result<()> {
         let scores = self.scores(of.x, help.threads)?;
         let found = watch(&of.a, None, (of.x, Isa::best()), (&self.rng(help), help.threads))?;
-        self.see(scores, found.norm, help.settings.policy);
+        let histogram = Histogram::of(&scores, &self.fixed().columns.entries);
+        self.see((scores, histogram), found.norm, help.settings.policy);
         Ok(())
     }
 
-    fn see(&mut self, scores: Vec<f32>, norm: f64, policy: Policy) {
-        let histogram = Histogram::of(&scores, &self.fixed().columns.entries);
+    fn see(&mut self, (scores, histogram): (Vec<f32>, Histogram), norm: f64, policy: Policy) {
         let (smooth, norm) = match (policy, self.seen.take()) {
             (Policy::Adaptive, _) => (Vec::new(), norm),
             (Policy::Rsc, Some(seen)) if seen.smooth.len() == scores.len() => {
@@ -237,6 +239,7 @@ impl Product {
     /// When sizes do not fit, or there is no memory.
     pub fn refresh(&mut self, of: &Factors<'_>, help: &Help<'_>) -> Result<Watched> {
         let scores = self.scores(of.x, help.threads)?;
+        let histogram = Histogram::of(&scores, &self.fixed().columns.entries);
         let rng = self.rng(help);
         let factors = match help.settings.policy {
             Policy::Rsc => {
@@ -244,18 +247,23 @@ impl Product {
                 let k = (n as f64 * self.share) as usize;
                 largest(&scores, k.clamp(LEAST_PAIRS.min(n), n))
             }
-            Policy::Adaptive => self.draw(&scores, &rng, help.threads),
+            Policy::Adaptive => self.draw((&scores, &histogram), &rng, help.threads),
         };
         let captured = self.captured(of.x, &factors);
         self.keep((factors, help.epoch, captured), of, help)?;
+        self.refreshes += 1;
+        if let Some(last) = self.history.last().filter(|last| last.epoch == help.epoch) {
+            // Another batch of an epoch whose first one was looked at.
+            return Ok(Watched { norm: f64::NAN, error: last.error });
+        }
         let sample = self.sample.as_ref().map(|sample| &sample.matrix);
         let found = watch(&of.a, sample, (of.x, Isa::best()), (&rng, help.threads))?;
-        let kept =
-            sample.map_or(1.0, |matrix| matrix.nnz() as f64) / self.fixed().entries.max(1) as f64;
-        let expected = self.expected(&scores);
-        self.see(scores, found.norm, help.settings.policy);
-        self.history.push(Refresh { epoch: help.epoch, kept, error: found.error });
-        (self.refreshes, self.stale) = (self.refreshes + 1, false);
+        let entries = sample.map_or(0, Csr::nnz);
+        let kept = entries as f64 / self.fixed().entries.max(1) as f64;
+        let expected = self.expected(&histogram);
+        self.see((scores, histogram), found.norm, help.settings.policy);
+        self.history.push(Refresh { epoch: help.epoch, entries, kept, error: found.error });
+        self.stale = false;
         if expected > 0.0 && found.norm > 0.0 {
             let measured = found.error * found.norm / expected;
             self.correction = 0.5 * (self.correction + measured.clamp(0.1, 10.0));
@@ -290,26 +298,26 @@ impl Product {
     }
 
     /// Pairs that stay for certain, and some of the others, within the room there is.
-    fn draw(&self, scores: &[f32], rng: &Rng, threads: &Threads) -> Vec<f32> {
+    fn draw(
+        &self,
+        (scores, histogram): (&[f32], &Histogram),
+        rng: &Rng,
+        threads: &Threads,
+    ) -> Vec<f32> {
         let work = &self.fixed().columns.entries;
-        let histogram = Histogram::of(scores, work);
         let room = self.room().max(0.0);
         if histogram.work() <= room {
             return scores.iter().map(|&score| if score > 0.0 { 1.0 } else { 0.0 }).collect();
         }
         // The last pair is taken or not whatever room it needs: that much stays free.
-        let chances = probabilities(scores, work, (histogram.lambda_of_work(room), room));
-        let open = chances.iter().zip(work).filter(|(chance, _)| **chance > 0.0 && **chance < 1.0);
-        let largest = open.map(|(_, &work)| f64::from(work)).fold(0.0, f64::max);
-        let room = room - largest.min(0.5 * room);
+        let largest = largest_open(scores, work, histogram.lambda_of_work(room));
+        let room = room - f64::from(largest).min(0.5 * room);
         let chances = probabilities(scores, work, (histogram.lambda_of_work(room), room));
         balanced(&chances, work, rng, threads)
     }
 
-    /// The error that these scores lead to with the present share, where pairs are drawn.
-    fn expected(&self, scores: &[f32]) -> f64 {
-        let histogram = Histogram::of(scores, &self.fixed().columns.entries);
-        let lambda = histogram.lambda_of_work(self.room().max(0.0));
-        histogram.error_at(lambda).sqrt()
+    /// The error that these pairs lead to with the present share, where they are drawn.
+    fn expected(&self, histogram: &Histogram) -> f64 {
+        histogram.error_at(histogram.lambda_of_work(self.room().max(0.0))).sqrt()
     }
 }

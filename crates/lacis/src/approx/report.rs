@@ -121,7 +121,10 @@ impl Approx {
         let refreshes: Vec<Value> = product
             .history
             .iter()
-            .map(|r| json!({ "epoch": r.epoch + 1, "kept": r.kept, "error": r.error }))
+            .map(|r| {
+                json!({ "epoch": r.epoch + 1, "entries": r.entries, "kept": r.kept,
+                        "error": r.error })
+            })
             .collect();
         let mean = |of: fn(&super::Refresh) -> f64| {
             let count = product.history.len() as f64;
@@ -130,8 +133,9 @@ impl Approx {
         };
         let [exact, sampled] =
             [&self.clock.exact, &self.clock.sampled].map(|of| of[product.step].mean());
+        let entries = product.fixed.as_ref().map(|fixed| fixed.entries);
         json!({ "step": product.step + 1, "layer": product.layer, "width": product.width,
-                "kept": mean(|r| r.kept), "error": mean(|r| r.error),
+                "entries": entries, "kept": mean(|r| r.kept), "error": mean(|r| r.error),
                 "fallbacks": product.strikes, "exact_ms": exact.map(|s| s * 1e3),
                 "sampled_ms": sampled.map(|s| s * 1e3), "refreshes": refreshes })
     }

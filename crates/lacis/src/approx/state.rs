@@ -7,8 +7,8 @@ use super::draw::Histogram;
 use super::product::{Product, Refresh, Seen};
 use crate::store::{Tensor, Tensors};
 
-/// Numbers of a product, in this order: share, first epoch that is not exact by fall-back, how often
-/// it fell back, refreshes, correction, stale, norm, epoch and captured mass of the sample.
+/// Numbers of a product, in this order: share, first epoch that is not exact by fall-back, how
+/// often it fell back, refreshes, correction, stale, norm, epoch and captured mass of the sample.
 const NUMBERS: usize = 9;
 
 impl Approx {
@@ -27,7 +27,8 @@ impl Approx {
             let name = |what: &str| format!("approx.{at}.{what}");
             wide(name("numbers"), numbers(product), tensors)?;
             let history = product.history.iter();
-            let history = history.flat_map(|r| [r.epoch as f64, r.kept, r.error]).collect();
+            let history =
+                history.flat_map(|r| [r.epoch as f64, r.entries as f64, r.kept, r.error]).collect();
             wide(name("history"), history, tensors)?;
             if let Some(seen) = &product.seen {
                 wide(name("pairs"), seen.histogram.numbers(), tensors)?;
@@ -52,8 +53,11 @@ impl Approx {
             let name = |what: &str| format!("approx.{at}.{what}");
             let numbers = tensors.take::<f64>(&name("numbers"), &[NUMBERS])?.to_vec();
             let history = take_all::<f64>(tensors, &name("history"))?.unwrap_or_default();
-            let refresh = |r: &[f64]| Refresh { epoch: r[0] as usize, kept: r[1], error: r[2] };
-            product.history = history.chunks_exact(3).map(refresh).collect();
+            let refresh = |r: &[f64]| {
+                let (epoch, entries) = (r[0] as usize, r[1] as usize);
+                Refresh { epoch, entries, kept: r[2], error: r[3] }
+            };
+            product.history = history.chunks_exact(4).map(refresh).collect();
             product.seen = match take_all::<f64>(tensors, &name("pairs"))? {
                 None => None,
                 Some(pairs) => {

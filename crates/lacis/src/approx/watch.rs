@@ -1,9 +1,9 @@
 //! How far a product of some pairs is from that of all, from some rows of the result.
 //!
-//! Rows are drawn in proportion to `l_i²·(entries of i)`, about what they add to the squared norm when
-//! gradients point anywhere, at equal distances along its running sum; what a row adds is divided by
-//! its chance. A few hundred rows give the error within some percent, for about a hundredth of the
-//! product's work.
+//! Rows are drawn in proportion to `l_i²·(entries of i)`, about what they add to the squared norm
+//! when gradients point anywhere, at equal distances along its running sum; what a row adds is
+//! divided by its chance. A few hundred rows give the error within some percent, for about a
+//! hundredth of the product's work.
 
 use lacis_core::reference::Reduce;
 use lacis_core::{Csr, Dense, Result, Rng, Threads};
@@ -11,9 +11,9 @@ use lacis_kernels::sampled::{Scaled, some_rows};
 use lacis_kernels::{Isa, Mat, spmm};
 
 /// Rows looked at, at most.
-const MOST_ROWS: usize = 1024;
+const MOST_ROWS: usize = 2048;
 /// Rows looked at, at least.
-const LEAST_ROWS: usize = 64;
+const LEAST_ROWS: usize = 512;
 /// The share of entries that may be looked at.
 const SHARE: f64 = 0.01;
 
@@ -26,7 +26,7 @@ pub struct Watched {
     pub error: f64,
 }
 
-/// Compares some rows of the exact product with those of a smaller matrix, or only looks at the norm.
+/// Compares some rows of the exact product with those of a smaller matrix, or looks at its norm.
 ///
 /// # Errors
 /// When sizes do not fit.

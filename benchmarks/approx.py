@@ -1,0 +1,168 @@
+"""Approximate training end to end: accuracy and time, exact against rsc and adaptive.
+
+    python3 benchmarks/approx.py --lacis target/release/lacis --data sbm:n=50000,e=10M,... \
+        --models gcn,sage --budgets 0.1,0.3 --seeds 3 --epochs 100 -o RECORD.json
+    python3 benchmarks/approx.py --plot RECORD.json -o docs/approximation.svg
+
+Runs take turns, seed by seed, each in a process of its own. A record holds, per model, policy and
+budget: test accuracies, median milliseconds of an epoch before the switch, seconds of training, what
+was kept, measured errors and Amdahl's ceiling; and per evaluated epoch the time and the accuracy on
+validation nodes, of the first seed. A record that exists is added to.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+
+
+def run(args, model, policy, budget, seed):
+    command = [args.lacis, "train", args.data, "--model", model, "--layers", str(args.layers),
+               "--hidden", str(args.hidden), "--epochs", str(args.epochs), "--seed", str(seed),
+               "--split", "random", "--eval-every", str(args.eval_every), "--no-save", "--json",
+               "--dropout", str(args.dropout), *args.more.split()]
+    if args.machine:
+        command += ["--machine", args.machine]
+    if policy != "exact":
+        command += ["--approx", policy, "--approx-budget", str(budget)]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    events = [json.loads(line) for line in lines]
+    done = next(event for event in events if event["event"] == "done")
+    epochs = [event for event in events if event["event"] == "epoch"]
+    switch = int(0.8 * args.epochs)
+    before = [event["ms"] for event in epochs[1:switch]]
+    spent, curve = 0.0, []
+    for event in epochs:
+        spent += event["ms"] / 1e3
+        if event["val"] is not None:
+            curve.append([round(spent, 3), event["val"]])
+    approx = done.get("approx") or {}
+    return {
+        "seed": seed, "test": done["test"], "val": done["val"],
+        "epoch_ms": statistics.median(before), "train_s": done["train_s"], "curve": curve,
+        "ceiling": approx.get("ceiling"), "speedup": approx.get("speedup"),
+        "on": approx.get("on"),
+        "kept": [layer["kept"] for layer in approx.get("layers", [])],
+        "error": [layer["error"] for layer in approx.get("layers", [])],
+        "fallbacks": [layer["fallbacks"] for layer in approx.get("layers", [])],
+    }
+
+
+def summary(runs):
+    tests = [r["test"] for r in runs]
+    return {
+        "test": statistics.mean(tests),
+        "spread": statistics.stdev(tests) if len(tests) > 1 else None,
+        "epoch_ms": statistics.median(r["epoch_ms"] for r in runs),
+        "train_s": statistics.median(r["train_s"] for r in runs),
+    }
+
+
+def measure(args):
+    record = {"results": []}
+    if os.path.exists(args.output):
+        record = json.load(open(args.output))
+    contestants = [("exact", 1.0)] + [(p, float(b)) for b in args.budgets.split(",")
+                                      for p in args.policies.split(",")]
+    for model in args.models.split(","):
+        runs = {contestant: [] for contestant in contestants}
+        for seed in range(args.seeds):
+            for policy, budget in contestants:
+                one = run(args, model, policy, budget, seed)
+                runs[policy, budget].append(one)
+                print(model, policy, budget, seed, f"test {one['test']:.4f}",
+                      f"epoch {one['epoch_ms']:.1f} ms", flush=True)
+        exact = summary(runs["exact", 1.0])
+        for (policy, budget), own in runs.items():
+            whole = summary(own)
+            curve = own[0].pop("curve")
+            for other in own[1:]:
+                other.pop("curve")
+            record["results"].append({
+                "data": args.data, "model": model, "layers": args.layers, "hidden": args.hidden,
+                "epochs": args.epochs, "more": args.more, "policy": policy, "budget": budget,
+                **whole, "epoch_times": exact["epoch_ms"] / whole["epoch_ms"],
+                "run_times": exact["train_s"] / whole["train_s"],
+                "points": 100 * (whole["test"] - exact["test"]), "curve": curve, "runs": own,
+            })
+        with open(args.output, "w") as file:
+            json.dump(record, file, indent=1)
+
+
+COLOURS = {"exact": "#444444", "rsc": "#c2571a", "adaptive": "#1a6fc2"}
+
+
+def plot(args):
+    """Accuracy against time: a panel for each data set and model, a line for each contestant."""
+    results = json.load(open(args.plot))["results"]
+    panels = {}
+    for result in results:
+        if len(result["curve"]) > 1:
+            panels.setdefault((result["data"], result["model"]), []).append(result)
+    width, height, gap = 360, 240, 60
+    svg = []
+    for at, ((data, model), lines) in enumerate(panels.items()):
+        left, top = gap + at % 2 * (width + gap), gap + at // 2 * (height + 1.4 * gap)
+        last = max(line["curve"][-1][0] for line in lines)
+        values = [value for line in lines for _, value in line["curve"]]
+        low, high = min(values), max(values)
+        high = high if high > low else low + 1
+
+        def x(seconds):
+            return left + width * seconds / last
+
+        def y(value):
+            return top + height * (1 - (value - low) / (high - low))
+
+        title = f"{model}, {data.split(':')[-1].split(',classes')[0]}"
+        svg.append(f'<text x="{left}" y="{top - 12}" font-weight="bold">{title}</text>')
+        svg.append(f'<rect x="{left}" y="{top}" width="{width}" height="{height}" '
+                   'fill="none" stroke="#bbbbbb"/>')
+        svg.append(f'<text x="{left - 4}" y="{top + 10}" text-anchor="end">{high:.2f}</text>')
+        svg.append(f'<text x="{left - 4}" y="{top + height}" text-anchor="end">{low:.2f}</text>')
+        svg.append(f'<text x="{left + width}" y="{top + height + 16}" text-anchor="end">'
+                   f"{last:.1f} s of training</text>")
+        for row, line in enumerate(lines):
+            colour = COLOURS[line["policy"]]
+            dash = ' stroke-dasharray="5 3"' if line["budget"] == 0.3 else ""
+            points = " ".join(f"{x(s):.1f},{y(v):.1f}" for s, v in line["curve"])
+            svg.append(f'<polyline points="{points}" fill="none" stroke="{colour}" '
+                       f'stroke-width="1.6"{dash}/>')
+            name = line["policy"] if line["policy"] == "exact" else \
+                f'{line["policy"]} {line["budget"]}'
+            svg.append(f'<text x="{left + width - 6}" y="{top + height - 8 - 14 * row}" '
+                       f'text-anchor="end" fill="{colour}">{name}: {line["test"]:.3f}, '
+                       f'{line["epoch_ms"]:.0f} ms</text>')
+    rows = (len(panels) + 1) // 2
+    size = (2 * (width + gap) + gap, gap + rows * (height + 1.4 * gap))
+    head = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size[0]} {size[1]:.0f}" '
+            'font-family="sans-serif" font-size="12">')
+    with open(args.output, "w") as file:
+        file.write("\n".join([head, '<rect width="100%" height="100%" fill="white"/>', *svg,
+                              "</svg>\n"]))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--lacis", default="target/release/lacis")
+    parser.add_argument("--machine")
+    parser.add_argument("--data", default="sbm:n=50000,e=10M,classes=10,features=64,seed=1")
+    parser.add_argument("--models", default="gcn,sage,gcn2")
+    parser.add_argument("--policies", default="rsc,adaptive")
+    parser.add_argument("--budgets", default="0.1,0.3")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--layers", type=int, default=3)
+    parser.add_argument("--hidden", type=int, default=256)
+    parser.add_argument("--epochs", type=int, default=100)
+    parser.add_argument("--dropout", type=float, default=0.5)
+    parser.add_argument("--eval-every", type=int, default=5)
+    parser.add_argument("--more", default="", help="further flags of `lacis train`")
+    parser.add_argument("--plot", metavar="RECORD")
+    parser.add_argument("-o", "--output", required=True)
+    args = parser.parse_args()
+    plot(args) if args.plot else measure(args)
+
+
+if __name__ == "__main__":
+    main()

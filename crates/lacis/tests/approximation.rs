@@ -1,0 +1,399 @@
+//! Approximate training: what budgets, estimates, monitors and checkpoints promise.
+
+use lacis::approx::{Approx, Factors, Policy, Settings};
+use lacis::costs::Measured;
+use lacis::data::Job as Reading;
+use lacis::exec::Nobody;
+use lacis::kernels::sampled::Scaled;
+use lacis::kernels::{Mat, Profile};
+use lacis::machine::this_machine;
+use lacis::nn::Config;
+use lacis::params::Optimizer;
+use lacis::plan::choose::SAVINGS;
+use lacis::train::{Job, Recipe, Trainer};
+use lacis::{Csr, Dataset, Dense, Rng, Split, Threads};
+
+const POLICIES: [Policy; 2] = [Policy::Rsc, Policy::Adaptive];
+
+fn open(name: &str) -> Dataset {
+    lacis::open(name, &Reading::quiet(&Threads::one())).unwrap()
+}
+
+fn small() -> Dataset {
+    open("sbm:n=300,e=3000,classes=4,features=12,seed=3")
+}
+
+fn recipe(model: &str, epochs: usize) -> Recipe {
+    let mut config = Config::new(1, 16, 1);
+    config.layers = 3;
+    let optimizer = Optimizer::adam(0.02, 5e-4);
+    Recipe { optimizer, epochs, seed: 7, eval_every: 0, ..Recipe::new(model, config) }
+}
+
+fn split_of(set: &Dataset) -> Split {
+    let fractions = lacis::data::splits::Fractions::DEFAULT;
+    lacis::data::splits::random(set.labels().unwrap(), fractions, 1).unwrap()
+}
+
+fn forced(policy: Policy, budget: f64) -> Settings {
+    Settings { force: true, ..Settings::new(policy, budget) }
+}
+
+/// Trains, and hands over what is left.
+fn trained<R>(
+    (set, recipe): (&Dataset, Recipe),
+    (settings, threads): (Option<Settings>, usize),
+    look: impl FnOnce(&mut Trainer<'_>) -> R,
+) -> R {
+    let threads = Threads::new(threads).unwrap();
+    let (split, profile) = (split_of(set), Profile::unmeasured(this_machine()));
+    let job = Job { dataset: set, split: &split, threads: &threads, profile: &profile };
+    let epochs = recipe.epochs;
+    let mut trainer = Trainer::new(&job, recipe).unwrap();
+    if let Some(settings) = settings {
+        trainer.approximate(settings).unwrap();
+    }
+    for _ in 0..epochs {
+        trainer.step(&mut Nobody).unwrap();
+    }
+    look(&mut trainer)
+}
+
+fn weights(trainer: &mut Trainer<'_>) -> Vec<u32> {
+    let all = trainer.params().all().iter();
+    all.flat_map(|param| param.value.data().iter().map(|x| x.to_bits())).collect()
+}
+
+#[test]
+fn a_budget_of_1_gives_the_bits_of_exact_training() {
+    let set = small();
+    for model in ["gcn", "sage", "gcn2"] {
+        let exact = trained((&set, recipe(model, 12)), (None, 1), weights);
+        for policy in POLICIES {
+            let asked = Some(forced(policy, 1.0));
+            assert!(exact == trained((&set, recipe(model, 12)), (asked, 1), weights), "{model}");
+        }
+        let other = Some(forced(Policy::Adaptive, 0.3));
+        assert!(exact != trained((&set, recipe(model, 12)), (other, 1), weights), "{model}");
+    }
+}
+
+#[test]
+fn the_budget_holds_at_every_refresh() {
+    let set = small();
+    for (model, budget) in [("gcn", 0.4), ("gcn", 0.15), ("sage", 0.1), ("gcn2", 0.3)] {
+        let report = trained(
+            (&set, recipe(model, 40)),
+            (Some(forced(Policy::Adaptive, budget)), 2),
+            |trainer| trainer.approx().unwrap().report(),
+        );
+        let layers = report["layers"].as_array().unwrap();
+        assert!(layers.len() > 1, "{model}");
+        // Shares are of each layer's own entries; with a whole graph at every level those are
+        // equal, else the first layers have more, and the mean over layers is a bound of nothing.
+        let mut present = vec![0.0; layers.len()];
+        let mut epochs: Vec<u64> = layers
+            .iter()
+            .flat_map(|layer| layer["refreshes"].as_array().unwrap())
+            .map(|refresh| refresh["epoch"].as_u64().unwrap())
+            .collect();
+        epochs.sort_unstable();
+        epochs.dedup();
+        assert!(epochs.len() >= 3, "{model}: {epochs:?}");
+        for epoch in epochs {
+            for (at, layer) in layers.iter().enumerate() {
+                let refreshes = layer["refreshes"].as_array().unwrap();
+                let last = refreshes.iter().rfind(|r| r["epoch"].as_u64().unwrap() <= epoch);
+                if let Some(last) = last {
+                    present[at] = last["entries"].as_f64().unwrap() * width(layer);
+                }
+            }
+            let all: f64 = layers.iter().map(|l| l["entries"].as_f64().unwrap() * width(l)).sum();
+            let used: f64 = present.iter().sum();
+            assert!(used <= budget * all, "{model} epoch {epoch}: {used} of {all} for {budget}");
+        }
+    }
+}
+
+fn width(layer: &serde_json::Value) -> f64 {
+    layer["width"].as_f64().unwrap()
+}
+
+#[test]
+fn results_do_not_depend_on_threads() {
+    let set = small();
+    for policy in POLICIES {
+        let asked = || Some(forced(policy, 0.2));
+        let one = trained((&set, recipe("gcn", 15)), (asked(), 1), weights);
+        assert!(one == trained((&set, recipe("gcn", 15)), (asked(), 3), weights), "{policy:?}");
+    }
+}
+
+#[test]
+fn a_run_goes_on_from_a_checkpoint_to_the_same_bits() {
+    let set = small();
+    for (policy, error) in POLICIES.into_iter().flat_map(|p| [(p, None), (p, Some(0.6))]) {
+        let settings = Settings { error, ..forced(policy, 0.2) };
+        let asked = Some(settings.clone());
+        let whole = trained((&set, recipe("gcn", 30)), (asked, 1), weights);
+        // Stopped between two choices of pairs, in a process that knows nothing of the first.
+        let (split, profile) = (split_of(&set), Profile::unmeasured(this_machine()));
+        let threads = Threads::one();
+        let job = Job { dataset: &set, split: &split, threads: &threads, profile: &profile };
+        let mut first = Trainer::new(&job, recipe("gcn", 30)).unwrap();
+        first.approximate(settings.clone()).unwrap();
+        (0..17).for_each(|_| drop(first.step(&mut Nobody).unwrap()));
+        let kept = first.checkpoint().unwrap();
+        let mut second = Trainer::new(&job, recipe("gcn", 30)).unwrap();
+        second.approximate(settings).unwrap();
+        second.restore(kept).unwrap();
+        (17..30).for_each(|_| drop(second.step(&mut Nobody).unwrap()));
+        assert!(whole == weights(&mut second), "{policy:?} {error:?}");
+    }
+}
+
+#[test]
+fn batches_are_sampled_one_by_one() {
+    let set = small();
+    for way in ["neighbor:10,10,10", "saint:2"] {
+        for policy in POLICIES {
+            let asked = || {
+                let batches = Some(way.parse().unwrap());
+                let recipe = recipe("sage", 10);
+                Recipe { sample: batches, batch_size: Some(64), ..recipe }
+            };
+            let settings = || Some(forced(policy, 0.3));
+            let look =
+                |trainer: &mut Trainer<'_>| (trainer.approx().unwrap().report(), weights(trainer));
+            let (report, one) = trained((&set, asked()), (settings(), 1), look);
+            for layer in report["layers"].as_array().unwrap() {
+                // Once for each epoch before the switch, from the first batch on.
+                let refreshes = layer["refreshes"].as_array().unwrap();
+                assert_eq!(refreshes[0]["epoch"], 1, "{way} {policy:?}: {layer}");
+                assert!(refreshes.len() > 1 || layer["fallbacks"] != 0, "{layer}");
+            }
+            let (_, three) = trained((&set, asked()), (settings(), 3), look);
+            assert!(one == three, "{way} {policy:?}");
+        }
+    }
+}
+
+#[test]
+fn it_works_without_each_saving_and_where_it_cannot_pay_it_is_off() {
+    let set = small();
+    for saving in SAVINGS.iter().chain(&["all"]) {
+        let mut recipe = recipe("gcn", 12);
+        recipe.settings.without = vec![(*saving).to_owned()];
+        let look = |trainer: &mut Trainer<'_>| trainer.approx().unwrap().report();
+        let asked = Some(forced(Policy::Adaptive, 0.3));
+        let report = trained((&set, recipe), (asked, 1), look);
+        let layers = report["layers"].as_array().unwrap();
+        let taken = |layer: &serde_json::Value| !layer["refreshes"].as_array().unwrap().is_empty();
+        assert!(!layers.is_empty() && layers.iter().all(taken), "without {saving}: {report}");
+    }
+    // A graph this small gains nothing, and says so unless it is forced.
+    let asked = Some(Settings::new(Policy::Adaptive, 0.9));
+    let (on, sampling) = trained((&set, recipe("gcn", 3)), (asked, 1), |trainer| {
+        let approx = trainer.approx().unwrap();
+        (approx.is_on(), approx.sampling().clone())
+    });
+    assert_eq!(on, sampling.pays());
+    assert!(sampling.ceiling >= sampling.speedup);
+}
+
+#[test]
+fn a_layer_that_is_too_far_off_is_computed_exactly() {
+    let set = small();
+    let look = |trainer: &mut Trainer<'_>| (trainer.approx().unwrap().report(), weights(trainer));
+    let settings = Settings { error: Some(1e-4), ..forced(Policy::Rsc, 0.1) };
+    let (report, _) = trained((&set, recipe("gcn", 25)), (Some(settings), 1), look);
+    let fell = |layer: &serde_json::Value| layer["fallbacks"].as_u64().unwrap() > 0;
+    assert!(report["layers"].as_array().unwrap().iter().all(fell), "{report}");
+    // Adaptive sees it coming: nothing is left out, and the bits are exact ones.
+    let settings = Settings { error: Some(1e-6), ..forced(Policy::Adaptive, 0.1) };
+    let (_, adaptive) = trained((&set, recipe("gcn", 25)), (Some(settings), 1), look);
+    assert!(adaptive == trained((&set, recipe("gcn", 25)), (None, 1), weights));
+}
+
+#[test]
+fn an_error_asked_for_is_kept_and_the_budget_follows() {
+    let set = open("sbm:n=2000,e=60k,classes=4,features=12,seed=3");
+    let mut kept = Vec::new();
+    for error in [0.1, 0.4] {
+        let settings = Settings { error: Some(error), ..forced(Policy::Adaptive, 0.1) };
+        let look = |trainer: &mut Trainer<'_>| trainer.approx().unwrap().report();
+        let report = trained((&set, recipe("gcn", 60)), (Some(settings), 2), look);
+        for layer in report["layers"].as_array().unwrap() {
+            // The first choices learn how prediction and measurement go together.
+            let last: Vec<f64> = layer["refreshes"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .rev()
+                .take(2)
+                .map(|refresh| refresh["error"].as_f64().unwrap())
+                .collect();
+            let mean = last.iter().sum::<f64>() / last.len().max(1) as f64;
+            assert!(mean <= 1.3 * error, "asked for {error}: {layer}");
+        }
+        let share = |layer: &serde_json::Value| layer["kept"].as_f64().unwrap_or(1.0);
+        kept.push(report["layers"].as_array().unwrap().iter().map(share).sum::<f64>());
+    }
+    assert!(kept[1] < kept[0], "{kept:?}");
+}
+
+#[test]
+fn accuracy_on_cora_like_is_within_a_point() {
+    let set = open("cora-like");
+    let split = set.splits()[0].clone();
+    let (threads, profile) = (Threads::new(2).unwrap(), Profile::unmeasured(this_machine()));
+    let job = Job { dataset: &set, split: &split, threads: &threads, profile: &profile };
+    let accuracy = |settings: Option<Settings>, seed: u64| {
+        let mut recipe = Recipe { seed, ..recipe("gcn", 60) };
+        recipe.config.layers = 2;
+        let mut trainer = Trainer::new(&job, recipe).unwrap();
+        settings.into_iter().for_each(|settings| trainer.approximate(settings).unwrap());
+        (0..60).for_each(|_| drop(trainer.step(&mut Nobody).unwrap()));
+        let lacis::Labels::Classes { of, .. } = set.labels().unwrap() else { panic!("classes") };
+        trainer
+            .logits(|y| {
+                let best = |i: u32| {
+                    let row = y.row(i as usize);
+                    (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap()
+                };
+                let right = split.test.iter().filter(|&&i| best(i) == of[i as usize] as usize);
+                right.count() as f64 / split.test.len() as f64
+            })
+            .unwrap()
+    };
+    let mean = |settings: Option<Settings>| {
+        (0..3).map(|seed| accuracy(settings.clone(), seed)).sum::<f64>() / 3.0
+    };
+    let exact = mean(None);
+    assert!(exact > 0.7, "{exact}");
+    for policy in POLICIES {
+        let sampled = mean(Some(forced(policy, 0.3)));
+        assert!(sampled > exact - 0.01, "{policy:?}: {sampled} instead of {exact}");
+    }
+}
+
+/// A product by itself: a graph's matrix, a gradient, and a plan that has such a step.
+struct Alone {
+    matrix: Csr,
+    grad: Dense,
+    left: Vec<f32>,
+    plan: lacis::Dataset,
+}
+
+impl Alone {
+    fn new(graph: &str, coherent: f64) -> Self {
+        let set = open(graph);
+        let matrix = (**set.graph().adjacency()).clone();
+        let rng = Rng::new(11, "gradient");
+        let n = matrix.n_cols();
+        let grad = Dense::from_fn(n, 16, |i, j| {
+            let size = (rng.stream(i as u64).normal()).exp();
+            let own = rng.stream((i * 16 + j + n) as u64).normal();
+            size * (own + coherent * (1.0 + j as f64 / 16.0))
+        });
+        let left = (0..matrix.n_rows()).map(|i| 1.0 / (1.0 + matrix.row(i).len() as f32).sqrt());
+        Alone { left: left.collect(), matrix, grad, plan: small() }
+    }
+
+    fn factors(&self) -> Factors<'_> {
+        let (left, right) = (Some(&self.left[..]), Some(&self.left[..]));
+        let a = Scaled { a: self.matrix.view(), values: None, left, right };
+        Factors { a, x: Mat::from(&self.grad) }
+    }
+
+    /// A sample's product and the error that was reported for it.
+    fn sampled(&self, settings: Settings, seed: u64) -> (Vec<f64>, f64) {
+        let threads = Threads::one();
+        let (split, profile) = (split_of(&self.plan), Profile::unmeasured(this_machine()));
+        let job = Job { dataset: &self.plan, split: &split, threads: &threads, profile: &profile };
+        let mut recipe = recipe("gcn", 100);
+        recipe.config.layers = 2;
+        let trainer = Trainer::new(&job, recipe).unwrap();
+        let (sizes, costs) = (trainer.sizes(), Measured(&profile));
+        let plan = &trainer.chosen().plan;
+        let mut approx = Approx::new(settings, plan, (&sizes, &costs), (seed, 100)).unwrap();
+        let step = approx.sampling().steps[0].step;
+        approx.begin(0);
+        let first = approx.sample(step, &self.factors(), (&profile, &threads)).unwrap();
+        assert!(first.is_none(), "the first epoch is exact");
+        approx.begin(1);
+        let sample = approx.sample(step, &self.factors(), (&profile, &threads)).unwrap();
+        let matrix = sample.expect("within the bound").matrix.clone();
+        let report = approx.report();
+        let error = report["layers"][0]["refreshes"][0]["error"].as_f64().unwrap();
+        (self.product(&matrix, None), error)
+    }
+
+    fn exact(&self) -> Vec<f64> {
+        self.product(&self.matrix, Some(&self.left))
+    }
+
+    fn product(&self, matrix: &Csr, right: Option<&[f32]>) -> Vec<f64> {
+        let width = self.grad.n_cols();
+        let mut y = vec![0.0; matrix.n_rows() * width];
+        for i in 0..matrix.n_rows() {
+            for e in matrix.row(i) {
+                let j = matrix.cols()[e] as usize;
+                let value = matrix.values().map_or(1.0, |values| values[e]);
+                let factor = self.left[i] * value * right.map_or(1.0, |right| right[j]);
+                for (k, g) in self.grad.row(j).iter().enumerate() {
+                    y[i * width + k] += f64::from(factor) * f64::from(*g);
+                }
+            }
+        }
+        y
+    }
+}
+
+fn norm(y: impl Iterator<Item = f64>) -> f64 {
+    y.map(|y| y * y).sum::<f64>().sqrt()
+}
+
+#[test]
+fn the_monitor_says_what_the_error_is() {
+    let graphs = ["sbm:n=3000,e=90k,classes=4,features=4,seed=1", "rmat:n=4096,e=80k,seed=2"];
+    for graph in graphs {
+        let alone = Alone::new(graph, 3.0);
+        let exact = alone.exact();
+        for policy in POLICIES {
+            for budget in [0.1, 0.3, 0.6] {
+                let (y, said) = alone.sampled(forced(policy, budget), 3);
+                let wrong = norm(y.iter().zip(&exact).map(|(y, exact)| y - exact));
+                let error = wrong / norm(exact.iter().copied());
+                assert!(
+                    (said / error - 1.0).abs() < 0.2,
+                    "{graph} {policy:?} {budget}: {said} for {error}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_mean_of_estimates_goes_to_the_exact_product() {
+    let alone = Alone::new("sbm:n=200,e=2000,classes=4,features=4,seed=1", 1.0);
+    let exact = alone.exact();
+    let size = norm(exact.iter().copied());
+    let rounds = 300;
+    let mut mean = vec![0.0; exact.len()];
+    let mut squares = 0.0;
+    for seed in 0..rounds {
+        let (y, _) = alone.sampled(forced(Policy::Adaptive, 0.3), seed);
+        squares += norm(y.iter().zip(&exact).map(|(y, e)| y - e)).powi(2) / rounds as f64;
+        mean.iter_mut().zip(&y).for_each(|(mean, y)| *mean += y / rounds as f64);
+    }
+    let (one, all) =
+        (squares.sqrt() / size, norm(mean.iter().zip(&exact).map(|(m, e)| m - e)) / size);
+    // Without bias the error of a mean falls with the root of their number.
+    let expected = one / (rounds as f64).sqrt();
+    assert!(one > 0.05 && all < 1.3 * expected, "{all} of {one}, expected {expected}");
+    // The largest pairs alone are biased, however often they are taken.
+    let (largest, _) = alone.sampled(forced(Policy::Rsc, 0.3), 0);
+    let biased = norm(largest.iter().zip(&exact).map(|(y, e)| y - e)) / size;
+    assert!(biased > 3.0 * all, "{biased} and {all}");
+}
