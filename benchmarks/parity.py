@@ -20,7 +20,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch_geometric.nn import (APPNP, ChebConv, GATConv, GATv2Conv, GCN2Conv, GCNConv, GINConv,
-                                SAGEConv, SGConv, TAGConv)
+                                ResGatedGraphConv, SAGEConv, SGConv, TAGConv)
 
 EPOCHS, RATE, HIDDEN, HEADS = 20, 0.01, 16, 4
 
@@ -101,6 +101,7 @@ def models(a, b):
         "cheb": two(lambda i, o: ChebConv(i, o, K=3)),
         "appnp": Predictor([a, h, b]),
         "gcn2": Deep(a, b, 2),
+        "gatedgcn": two(ResGatedGraphConv),
         "mlp": Linears([a, h, b]),
     }
 

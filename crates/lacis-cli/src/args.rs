@@ -206,8 +206,9 @@ pub struct Changes {
     /// Add a loop to every node that has none
     #[arg(long)]
     pub self_loops: bool,
-    /// Features for a graph: F random ones, `degree`, or a FILE.npy
-    #[arg(long, value_name = "F|random:F|degree|FILE.npy")]
+    /// Features for a graph: F random ones, `degree`, F that training learns for each node, or a
+    /// FILE.npy
+    #[arg(long, value_name = "F|random:F|degree|learned:F|FILE.npy")]
     pub features: Option<String>,
     /// Random labels of C classes
     #[arg(long, value_name = "C")]

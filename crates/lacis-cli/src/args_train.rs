@@ -6,6 +6,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::args::{Source, as_optional_text};
+use crate::defaults::Typed;
 
 pub const TRAIN_HELP: &str = "\
 `lacis train` alone trains a GCN on the built-in synthetic set.
@@ -14,6 +15,7 @@ Try:  lacis train ~/planetoid/cora --model gat --hidden 64
       lacis train reddit --model sage --sample neighbor:15,10 --batch-size 1024 --eval-every 5
       lacis train TU/PROTEINS --model gin --layers 5 --mlp-layers 2 --norm batch --folds 10
       lacis train my-graph --epochs 500 --patience 50 --runs 10
+      lacis train ~/planetoid/cora --task link --metric ap
       lacis train sbm:n=100k,e=2M,classes=10,features=64 --dry-run";
 
 pub const EXPLAIN_HELP: &str = "\
@@ -28,10 +30,11 @@ Try:  lacis explain --model sage --hidden 128
 #[derive(Args, Clone, Debug, Serialize)]
 #[command(next_help_heading = "The network")]
 pub struct Net {
-    /// gcn, sage, gin, gat, gatv2, sgc, tagcn, cheb, appnp, gcn2 or mlp
+    /// gcn, sage, gin, gat, gatv2, sgc, tagcn, cheb, appnp, gcn2, gatedgcn or mlp
     #[arg(long, value_name = "NAME", default_value = "gcn")]
     pub model: String,
-    /// Columns between layers; with heads, of all heads together [default: 64, gat 64]
+    /// Columns between layers; with heads, of all heads together [default: 64, or what is usual
+    /// for the data]
     #[arg(long, alias = "hidden-channels", value_name = "N")]
     pub hidden: Option<usize>,
     /// Layers; for sgc, hops
@@ -57,9 +60,18 @@ pub struct Net {
     #[arg(long, value_name = "mean|sum|max", default_value = "mean")]
     #[arg(value_parser = ["mean", "sum", "max"])]
     pub aggregate: String,
+    /// GIN's epsilon, or where it begins
+    #[arg(long, value_name = "F", default_value_t = 0.0, allow_negative_numbers = true)]
+    pub eps: f64,
     /// Let GIN learn its epsilon
     #[arg(long)]
     pub learn_eps: bool,
+    /// Layers of convolution without a bias
+    #[arg(long)]
+    pub no_bias: bool,
+    /// sage and gatedgcn: only neighbours, no weights for the node itself
+    #[arg(long)]
+    pub no_root_weight: bool,
     /// Add a layer's input to its output where both are equally wide
     #[arg(long)]
     pub residual: bool,
@@ -73,6 +85,12 @@ pub struct Net {
     /// Hops of a layer of tagcn and cheb, or of appnp [default: 3, 3, 10]
     #[arg(long, value_name = "N")]
     pub hops: Option<usize>,
+    /// With --task link: how two nodes' rows become a score
+    #[arg(long, value_name = "dot|mlp", default_value = "dot", value_parser = ["dot", "mlp"])]
+    pub decoder: String,
+    /// With --task link: columns of a node's row [default: half of --hidden]
+    #[arg(long, value_name = "N")]
+    pub embedding: Option<usize>,
 }
 
 /// What the planner may do.
@@ -159,10 +177,10 @@ pub struct Learning {
     /// Stop when validation has not improved for so many epochs
     #[arg(long, value_name = "N")]
     pub patience: Option<usize>,
-    /// Who trains and who judges; `all` trains on every labelled node
-    /// [default: the data's own, else random]
-    #[arg(long, value_name = "canonical|random|planetoid|all")]
-    #[arg(value_parser = ["canonical", "random", "planetoid", "all"])]
+    /// Who trains and who judges; `all` trains on every labelled node; a FILE names each part
+    /// (node,part in .csv, lists in .json, masks in .npz or .npy) [default: the data's own, else
+    /// random]
+    #[arg(long, value_name = "canonical|random|planetoid|all|FILE")]
     pub split: Option<String>,
     /// Cut the items into so many folds, train once with each as the judge
     #[arg(long, value_name = "N", conflicts_with = "split")]
@@ -170,10 +188,19 @@ pub struct Learning {
     /// Only this one of the folds, from 1
     #[arg(long, value_name = "I", requires = "folds")]
     pub fold: Option<usize>,
-    /// What is predicted: node, or graph of a collection [default: by the data]
-    #[arg(long, value_name = "node|graph", value_parser = ["node", "graph"])]
+    /// Another graph with the same features that chooses the best epoch; then all nodes of DATA
+    /// train unless --split says otherwise
+    #[arg(long, value_name = "DATA")]
+    pub val_data: Option<String>,
+    /// Another graph with the same features that judges
+    #[arg(long, value_name = "DATA")]
+    pub test_data: Option<String>,
+    /// What is predicted: node, graph of a collection, or link, whether two nodes are joined
+    /// [default: node or graph, by the data]
+    #[arg(long, value_name = "node|link|graph", value_parser = ["node", "link", "graph"])]
     pub task: Option<String>,
-    /// accuracy, roc-auc, f1-micro, f1-macro, ap, mae, rmse [default: by the labels]
+    /// accuracy, roc-auc, f1-micro, f1-macro, ap, mae, rmse; of links roc-auc, ap, hits@K, mrr
+    /// [default: by the task and the labels]
     #[arg(long, value_name = "NAME")]
     pub metric: Option<String>,
     /// Epochs between evaluations; 0 evaluates at the end only
@@ -226,6 +253,9 @@ pub struct Train {
     #[arg(long, value_name = "FILE")]
     #[serde(serialize_with = "as_optional_text")]
     pub save_plan: Option<PathBuf>,
+    #[arg(skip)]
+    #[serde(skip)]
+    pub typed: Typed,
 }
 
 #[derive(Args, Clone, Debug, Serialize)]
@@ -246,6 +276,9 @@ pub struct Explain {
     /// Show all candidates, the pruned ones too
     #[arg(long)]
     pub all: bool,
+    #[arg(skip)]
+    #[serde(skip)]
+    pub typed: Typed,
 }
 
 #[derive(Args, Clone, Debug, Serialize)]
@@ -258,6 +291,12 @@ pub struct Eval {
     /// Another metric than the labels' usual one
     #[arg(long, value_name = "NAME")]
     pub metric: Option<String>,
+    /// Another graph whose nodes validate [default: the run's]
+    #[arg(long, value_name = "DATA")]
+    pub val_data: Option<String>,
+    /// Another graph whose nodes test [default: the run's]
+    #[arg(long, value_name = "DATA")]
+    pub test_data: Option<String>,
 }
 
 #[derive(Args, Clone, Debug, Serialize)]
@@ -279,6 +318,10 @@ pub struct Predict {
     #[arg(long, value_name = "FILE")]
     #[serde(serialize_with = "as_optional_text")]
     pub nodes: Option<PathBuf>,
+    /// Of a run that predicts links: the pairs to score, source,target a line
+    #[arg(long, value_name = "FILE")]
+    #[serde(serialize_with = "as_optional_text")]
+    pub pairs: Option<PathBuf>,
     /// Replace what is there
     #[arg(long)]
     pub overwrite: bool,

@@ -2,18 +2,20 @@
 
 use std::time::Instant;
 
-use lacis::Dataset;
 use lacis::exec::{Nobody, Observe};
 use lacis::plan::choose::{Candidates, with_candidate};
 use lacis::plan::compose::StopReason;
 use lacis::plan::cost::predict;
 use lacis::plan::plan::Phase;
 use lacis::train::{Job, Recipe, Trainer};
+use lacis::{Dataset, Split};
 use serde_json::{Value, json};
 
 use crate::args::Global;
 use crate::args_train::Explain;
 use crate::data::Desk;
+use crate::defaults;
+use crate::links::{self, Linked};
 use crate::machine;
 use crate::out::{Failure, Out, Outcome, bytes, grouped};
 use crate::planned;
@@ -26,12 +28,23 @@ pub fn run(args: &Explain, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     let desk = Desk::new(global, out, stop)?;
     out.start("explain", args)?;
     let dataset = desk.open(&args.source)?;
+    let mut args = args.clone();
+    defaults::fill_in((&mut args.net, &mut args.learning), &args.typed, dataset.name());
     let seed = args.source.changes.seed;
-    let recipe = planned::recipe(&args.net, &args.learning, &args.planning, seed)?;
-    let (split, split_words) = planned::split_for(&dataset, &args.learning, seed)?;
+    let mut recipe = planned::recipe(&args.net, &args.learning, &args.planning, seed)?;
+    recipe.config.embed = planned::learned_features(args.source.changes.features.as_deref());
+    let linked = links::linked(&args.learning, &dataset, seed, &desk)?;
+    let dataset = linked.as_ref().map_or(&dataset, |linked| &linked.dataset);
+    let (split, split_words) = match &linked {
+        Some(Linked { links, .. }) => {
+            links::prepare(&mut recipe, &args.net, Some(links));
+            (Split::default(), links::in_words(links))
+        }
+        None => planned::split_for(dataset, &args.learning, seed)?,
+    };
     let path = machine::profile_path(global.machine.as_deref())?;
-    let profile = planned::profile(&desk, &path, (&dataset, &recipe))?;
-    let job = Job { dataset: &dataset, split: &split, threads: &desk.threads, profile: &profile };
+    let profile = planned::profile(&desk, &path, (dataset, &recipe))?;
+    let job = Job { dataset, split: &split, threads: &desk.threads, profile: &profile };
     let mut trainer = Trainer::new(&job, recipe.clone())?;
     if let Some(settings) = planned::approximation(&args.approximation) {
         trainer.approximate(settings)?;
@@ -41,7 +54,7 @@ pub fn run(args: &Explain, global: &Global, out: &Out, stop: &Stop) -> Outcome {
         false => None,
     };
     out.event("explain", &as_json(&trainer, measured.as_ref()))?;
-    describe_data(out, &dataset, &split_words)?;
+    describe_data(out, dataset, &split_words)?;
     describe_layers(out, &trainer, (args.all, measured.as_ref()))?;
     describe_steps(out, &trainer, measured.as_ref())
 }

@@ -15,10 +15,13 @@ mod bench;
 mod bench_approx;
 mod config;
 mod data;
+mod defaults;
 mod doctor;
 pub mod embed;
 mod explain;
 mod fetch;
+mod inductive;
+mod links;
 pub mod machine;
 mod out;
 mod page;
@@ -33,10 +36,11 @@ mod welcome;
 
 use std::ffi::OsString;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 use lacis::Error;
 
 use args::{Cli, Verb};
+use defaults::Typed;
 use out::{Failure, Out, Outcome};
 use progress::Stop;
 
@@ -50,14 +54,14 @@ const MISUSED: u8 = 2;
 /// have another process run the command.
 pub fn main(typed: Vec<OsString>) -> u8 {
     let json = typed.iter().any(|arg| arg == "--json");
-    let typed = match config::expanded(typed) {
-        Ok(typed) => typed,
+    let expanded = match config::expanded(typed.clone()) {
+        Ok(expanded) => expanded,
         Err(error) => {
             Out::default().error(&error);
             return MISUSED;
         }
     };
-    let cli = match Cli::try_parse_from(typed) {
+    let cli = match parsed(&typed, expanded) {
         Ok(cli) => cli,
         Err(misuse) => return answer_misuse(&misuse, json),
     };
@@ -75,6 +79,18 @@ pub fn main(typed: Vec<OsString>) -> u8 {
             }
         }
     }
+}
+
+/// The command line; a training also knows which of its flags were given.
+fn parsed(typed: &[OsString], expanded: Vec<OsString>) -> Result<Cli, clap::Error> {
+    let matches = Cli::command().try_get_matches_from(expanded)?;
+    let mut cli = Cli::from_arg_matches(&matches)?;
+    match &mut cli.verb {
+        Some(Verb::Train(args)) => args.typed = Typed::of(typed, &matches),
+        Some(Verb::Explain(args)) => args.typed = Typed::of(typed, &matches),
+        _ => {}
+    }
+    Ok(cli)
 }
 
 fn run(cli: &Cli, out: &Out, stop: &Stop) -> Outcome {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use lacis::approx::{self, Allocation, Policy};
+use lacis::data::Job;
 use lacis::data::splits::{self, FoldVal, Folds, Fractions, Planetoid};
 use lacis::kernels::Profile;
 use lacis::machine::this_machine;
@@ -18,7 +19,7 @@ use lacis::sample::Sampling;
 use lacis::schedule::parse_schedule;
 use lacis::train::Recipe;
 use lacis::tune::file::load;
-use lacis::{Dataset, Error, Labels, Result, Split};
+use lacis::{Dataset, Error, Labels, Result, Split, Threads};
 
 use crate::args_train::{Approximation, Learning, Net, Planning};
 use crate::data::Desk;
@@ -47,7 +48,10 @@ pub fn recipe(net: &Net, learning: &Learning, planning: &Planning, seed: u64) ->
         "max" => Aggregate::Max,
         _ => Aggregate::Mean,
     };
+    config.eps = net.eps;
     config.learn_eps = net.learn_eps;
+    config.bias = !net.no_bias;
+    config.root_weight = !net.no_root_weight;
     config.residual = net.residual;
     config.jumping = net.jumping;
     config.hops = net.hops;
@@ -109,6 +113,11 @@ pub fn approximation(asked: &Approximation) -> Option<approx::Settings> {
     })
 }
 
+/// Columns of features that are learned, where `--features learned:F` asked for them.
+pub fn learned_features(asked: Option<&str>) -> Option<usize> {
+    asked?.strip_prefix("learned:")?.parse().ok()
+}
+
 fn optimizer(learning: &Learning) -> Result<Optimizer> {
     let Learning { lr: rate, weight_decay, momentum, .. } = *learning;
     for (name, number) in [("lr", rate), ("weight-decay", weight_decay), ("momentum", momentum)] {
@@ -160,7 +169,19 @@ pub fn split(dataset: &Dataset, asked: Option<&str>, seed: u64) -> Result<(Split
             splits::random(labels, Fractions::DEFAULT, seed),
             "random 60/20/20, the data has none",
         ),
-        (Some(_), _) => made(splits::random(labels, Fractions::DEFAULT, seed), "random 60/20/20"),
+        (Some("random"), _) => {
+            made(splits::random(labels, Fractions::DEFAULT, seed), "random 60/20/20")
+        }
+        (Some(file), _) if Path::new(file).exists() => {
+            let threads = Threads::one();
+            let job = Job::quiet(&threads);
+            let split = splits::file::read(file.as_ref(), dataset, &job)?;
+            Ok((split, format!("of {file}")))
+        }
+        (Some(name), _) => {
+            let problem = "is no split and no file; canonical, random, planetoid, all or a FILE is";
+            Err(Error::argument(format!("--split {name}"), problem))
+        }
     }
 }
 
@@ -181,10 +202,11 @@ pub fn split_for(dataset: &Dataset, learning: &Learning, seed: u64) -> Result<(S
     }
 }
 
-/// What is predicted: of graphs, where there are many, else of nodes.
+/// What is predicted: of graphs, where there are many, else of nodes, or of links where asked for.
 pub fn task(dataset: &Dataset, asked: Option<&str>) -> Result<Task> {
     let by_data = if dataset.collection().is_some() { Task::Graph } else { Task::Node };
     match asked.map(str::parse::<Task>).transpose()? {
+        Some(Task::Link) if by_data == Task::Node => Ok(Task::Link),
         Some(task) if task != by_data => {
             let what = if by_data == Task::Graph { "many graphs" } else { "one graph" };
             let problem = format!("'{}' is {what}, with labels of its own", dataset.name());
@@ -196,12 +218,17 @@ pub fn task(dataset: &Dataset, asked: Option<&str>) -> Result<Task> {
 
 /// How good a result is, by the labels unless something was asked for.
 pub fn metric(dataset: &Dataset, asked: Option<&str>) -> Result<Metric> {
+    metric_of(task(dataset, None)?, dataset, asked)
+}
+
+/// The same for any task.
+pub fn metric_of(task: Task, dataset: &Dataset, asked: Option<&str>) -> Result<Metric> {
     match asked {
-        None => Ok(Metric::default_for(task(dataset, None)?, dataset.labels())),
+        None => Ok(Metric::default_for(task, dataset.labels())),
         Some(name) => {
             let metric: Metric = name.parse()?;
-            if !metric.is_for(task(dataset, None)?) {
-                let problem = "is a metric of links";
+            if !metric.is_for(task) {
+                let problem = format!("is no metric of {task:?}s").to_lowercase();
                 return Err(Error::argument(format!("--metric {name}"), problem));
             }
             Ok(metric)
@@ -222,7 +249,7 @@ pub fn profile(
         return Ok(profile);
     }
     let mut needed = vec!["spmm", "matmul"];
-    if recipe.model.starts_with("gat") {
+    if matches!(recipe.model.as_str(), "gat" | "gatv2") {
         needed.push("attention");
     }
     for id in needed {

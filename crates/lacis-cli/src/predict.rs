@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use lacis::data::staged::{Existing, Staged};
-use lacis::metrics::{ScoreRow, Scored};
+use lacis::metrics::{Metric, ScoreRow, Scored};
 use lacis::params::Params;
 use lacis::store::RunFolder;
 use lacis::train::state::load_model;
@@ -16,6 +16,7 @@ use crate::args::Global;
 use crate::args_train::{Eval, Predict, Train};
 use crate::config;
 use crate::data::Desk;
+use crate::links;
 use crate::out::{Failure, Out, Outcome, grouped};
 use crate::planned;
 use crate::progress::Stop;
@@ -60,7 +61,13 @@ impl Again {
         // Predictions need no labels: a split of none will do.
         let split = match dataset.labels() {
             None => Split::default(),
-            Some(_) => planned::split_for(&dataset, &args.learning, seed)?.0,
+            Some(labels) => {
+                let split = planned::split_for(&dataset, &args.learning, seed)?.0;
+                match (&args.learning.val_data, &args.learning.split) {
+                    (Some(_), None) => lacis::data::splits::all(labels)?,
+                    _ => split,
+                }
+            }
         };
         Ok(Again { args, dataset, split })
     }
@@ -72,8 +79,10 @@ impl Again {
         desk: &Desk<'_>,
     ) -> std::result::Result<Dense, Failure> {
         let seed = self.args.source.changes.seed;
-        let recipe =
+        let mut recipe =
             planned::recipe(&self.args.net, &self.args.learning, &self.args.planning, seed)?;
+        let features = self.args.source.changes.features.as_deref();
+        recipe.config.embed = planned::learned_features(features);
         let machine = lacis::machine::this_machine();
         let profile = lacis::kernels::Profile::unmeasured(machine);
         let job = Job {
@@ -91,10 +100,8 @@ impl Again {
         let tensors = RunFolder::open(run)?.read_model()?;
         let model = trainer.model().clone();
         let params: &mut Params = trainer.params_mut();
-        load_model(&model, params, tensors)?;
-        if let Some(found) = RunFolder::open(run)?.read_checkpoint()? {
-            trainer.restore_moments(&found.tensors)?;
-        }
+        let moments = load_model(&model, params, tensors)?;
+        trainer.set_moments(moments);
         Ok(trainer.logits(|scores| {
             let mut all = Dense::zeros(scores.n_rows(), scores.n_cols());
             (0..scores.n_rows()).for_each(|i| all.row_mut(i).copy_from_slice(scores.row(i)));
@@ -103,9 +110,39 @@ impl Again {
     }
 }
 
+/// The arguments of a run that learned links, with the data that it is to be used on.
+fn links_of(run: &Path, data: Option<&str>) -> Result<Option<Train>> {
+    let mut args = config::train_from(&RunFolder::open(run)?.read_config()?, run)?;
+    if let Some(data) = data {
+        args.source.data = data.to_owned();
+    }
+    Ok(links::is_task(&args.learning).then_some(args))
+}
+
+/// How good a run is on all labelled nodes of another graph.
+fn elsewhere(
+    run: &Path,
+    data: &str,
+    metric: Metric,
+    desk: &Desk<'_>,
+) -> std::result::Result<f64, Failure> {
+    let other = Again::open(run, Other::Named(data), desk)?;
+    let logits = other.logits(run, desk)?;
+    let labels = other.dataset.labels().ok_or_else(|| {
+        Error::argument(format!("data set '{data}'"), "has no labels to compare with")
+    })?;
+    let items = lacis::data::splits::known(labels);
+    let logits = lacis::kernels::Mat::from(&logits).columns(0, labels.width())?;
+    let scored = Scored::new(logits, labels, &items, ScoreRow::OfItem)?;
+    Ok(metric.of_items(&scored, &desk.threads)?)
+}
+
 pub fn eval(args: &Eval, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     let desk = Desk::new(global, out, stop)?;
     out.start("eval", args)?;
+    if let Some(train) = links_of(&args.run, args.data.as_deref())? {
+        return links::eval(args, &train, &desk, out);
+    }
     let again = Again::open(&args.run, args.data.as_deref().into(), &desk)?;
     let metric = planned::metric(&again.dataset, args.metric.as_deref())?;
     let logits = again.logits(&args.run, &desk)?;
@@ -120,7 +157,21 @@ pub fn eval(args: &Eval, global: &Global, out: &Out, stop: &Stop) -> Outcome {
         metric.of_items(&scored, &desk.threads).map(Some)
     };
     let split = &again.split;
-    let (train, val, test) = (of(&split.train)?, of(&split.val)?, of(&split.test)?);
+    let (train, mut val, mut test) = (of(&split.train)?, of(&split.val)?, of(&split.test)?);
+    // A run on one graph may be judged by others: those named here, else those it was begun with.
+    let begun = &again.args.learning;
+    let named = |typed: &Option<String>, own: &Option<String>| match (typed, &args.data) {
+        (None, None) => own.clone(),
+        (typed, _) => typed.clone(),
+    };
+    for (data, score) in [
+        (named(&args.val_data, &begun.val_data), &mut val),
+        (named(&args.test_data, &begun.test_data), &mut test),
+    ] {
+        if let Some(data) = data {
+            *score = Some(elsewhere(&args.run, &data, metric, &desk)?);
+        }
+    }
     let name = metric.to_string();
     out.event("eval", &json!({ "metric": name, "train": train, "val": val, "test": test }))?;
     let text = |score: Option<f64>| score.map_or("-".to_owned(), |s| format!("{s:.4}"));
@@ -135,6 +186,9 @@ pub fn eval(args: &Eval, global: &Global, out: &Out, stop: &Stop) -> Outcome {
 pub fn predict(args: &Predict, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     let desk = Desk::new(global, out, stop)?;
     out.start("predict", args)?;
+    if let Some(train) = links_of(&args.run, args.data.as_deref())? {
+        return links::predict(args, &train, &desk, out);
+    }
     let ending = args.output.extension().and_then(|e| e.to_str()).unwrap_or_default();
     if !matches!(ending, "npy" | "csv") {
         let problem = "ends in neither .npy nor .csv";

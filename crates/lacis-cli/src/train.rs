@@ -3,9 +3,11 @@
 mod report;
 pub(crate) mod run;
 
+use std::collections::HashMap;
 use std::time::Instant;
 
 use lacis::metrics::{Metric, ScoreRow, Scored};
+use lacis::reference::Moments;
 use lacis::schedule::{Better, Patience, Progress, parse_duration};
 use lacis::train::{Epoch, Job, Recipe, Trainer};
 use lacis::{Dataset, Error, Split};
@@ -14,6 +16,9 @@ use serde_json::json;
 use crate::args::Global;
 use crate::args_train::Train;
 use crate::data::Desk;
+use crate::defaults;
+use crate::inductive::{self, Elsewhere, Judge};
+use crate::links::{self, Linked};
 use crate::machine;
 use crate::out::{Failure, Out, Outcome};
 use crate::planned;
@@ -22,12 +27,18 @@ use report::{Report, Scores, Spent, Until};
 use run::Kept;
 
 pub fn run(args: &Train, global: &Global, out: &Out, stop: &Stop) -> Outcome {
-    let (args, resumed) = run::resumed(args)?;
+    let (mut args, resumed) = run::resumed(args)?;
     let begun = Instant::now();
     let desk = Desk::new(global, out, stop)?;
     out.start("train", &args)?;
     let dataset = desk.open(&args.source)?;
     let load_s = begun.elapsed().as_secs_f64();
+    if resumed.is_none() {
+        let of = (&mut args.net, &mut args.learning);
+        let shown = defaults::fill_in(of, &args.typed, dataset.name());
+        out.note(format_args!("settings: {}", defaults::in_words(&shown)));
+    }
+    let (elsewhere, none) = (Elsewhere::open(&args, &desk)?, Split::default());
     let seed = args.source.changes.seed;
     let path = machine::profile_path(global.machine.as_deref())?;
     planned::task(&dataset, args.learning.task.as_deref())?;
@@ -35,19 +46,38 @@ pub fn run(args: &Train, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     let all = trainings(&args)?;
     for (number, (run, own)) in all.iter().enumerate() {
         let seed = seed.wrapping_add(*run);
-        let recipe = planned::recipe(&own.net, &own.learning, &own.planning, seed)?;
-        let profile = planned::profile(&desk, &path, (&dataset, &recipe))?;
-        let (split, words) = planned::split_for(&dataset, &own.learning, seed)?;
-        let metric = planned::metric(&dataset, own.learning.metric.as_deref())?;
-        let job =
-            Job { dataset: &dataset, split: &split, threads: &desk.threads, profile: &profile };
+        let mut recipe = planned::recipe(&own.net, &own.learning, &own.planning, seed)?;
+        recipe.config.embed = planned::learned_features(own.source.changes.features.as_deref());
+        let linked = links::linked(&own.learning, &dataset, seed, &desk)?;
+        let dataset = linked.as_ref().map_or(&dataset, |linked| &linked.dataset);
+        let (split, words) = match &linked {
+            Some(Linked { links, .. }) => {
+                links::prepare(&mut recipe, &own.net, Some(links));
+                (Split::default(), links::in_words(links))
+            }
+            None => {
+                let (split, words) = planned::split_for(dataset, &own.learning, seed)?;
+                (elsewhere.split(dataset, split, own.learning.split.is_some())?, words)
+            }
+        };
+        let profile = planned::profile(&desk, &path, (dataset, &recipe))?;
+        let task = planned::task(dataset, own.learning.task.as_deref())?;
+        let metric = planned::metric_of(task, dataset, own.learning.metric.as_deref())?;
+        let job = Job { dataset, split: &split, threads: &desk.threads, profile: &profile };
+        let others = inductive::jobs(&elsewhere, &none, (&desk.threads, &profile));
+        let mut judges = [None, None];
+        for (judge, other) in judges.iter_mut().zip(&others) {
+            let new = |other| Judge::new(other, &recipe, dataset);
+            *judge = other.as_ref().map(new).transpose()?;
+        }
         let mut session = Session {
             args: own,
             out,
             stop,
-            dataset: &dataset,
+            dataset,
             split: &split,
             split_words: words,
+            judges,
             metric,
             spent: Spent::after_loading(load_s),
             begun,
@@ -90,6 +120,8 @@ struct Session<'a> {
     dataset: &'a Dataset,
     split: &'a Split,
     split_words: String,
+    /// Of validation and test on other graphs.
+    judges: [Option<Judge<'a>>; 2],
     metric: Metric,
     spent: Spent,
     begun: Instant,
@@ -102,6 +134,15 @@ struct Session<'a> {
 pub(crate) struct Best {
     epoch: usize,
     weights: lacis::params::Params,
+    /// Estimates of batch norms.
+    moments: HashMap<u32, Moments>,
+}
+
+impl Best {
+    fn of(epoch: usize, trainer: &Trainer<'_>) -> Self {
+        let (weights, moments) = (trainer.params().clone(), trainer.moments().clone());
+        Best { epoch, weights, moments }
+    }
 }
 
 impl Session<'_> {
@@ -223,7 +264,7 @@ impl Session<'_> {
             trainer.judged(sign * scores.judged());
         }
         if matches!(progress, Some(Progress::Best)) {
-            kept.best = Some(Best { epoch: epoch.epoch, weights: trainer.params().clone() });
+            kept.best = Some(Best::of(epoch.epoch, trainer));
         }
         let line = report::epoch_line(epoch, scores.as_ref());
         self.out.event("epoch", &line)?;
@@ -241,10 +282,15 @@ impl Session<'_> {
 
     fn scores(&mut self, trainer: &mut Trainer<'_>) -> Result<Scores, Failure> {
         let start = Instant::now();
-        let labels = self.dataset.labels().expect("training needs labels");
+        let (labels, links) = (self.dataset.labels(), trainer.recipe().links.clone());
         let (split, metric) = (self.split, self.metric);
         let threads = trainer.threads().clone();
         let scores = trainer.logits(|logits| {
+            if let Some(links) = links {
+                let [train, val, test] = links.score(metric, logits)?;
+                return Ok(Scores { train, val, test });
+            }
+            let labels = labels.expect("training needs labels");
             let of = |items: &[u32]| match items.is_empty() {
                 true => Ok(f64::NAN),
                 false => {
@@ -254,8 +300,15 @@ impl Session<'_> {
             };
             Ok(Scores { train: of(&split.train)?, val: of(&split.val)?, test: of(&split.test)? })
         })?;
+        let mut scores = scores.map_err(Failure::Error)?;
+        let [val, test] = &mut self.judges;
+        for (judge, score) in [(val, &mut scores.val), (test, &mut scores.test)] {
+            if let Some(judge) = judge {
+                *score = judge.score(trainer, metric, &threads)?;
+            }
+        }
         self.spent.eval_s += start.elapsed().as_secs_f64();
-        scores.map_err(Failure::Error)
+        Ok(scores)
     }
 
     /// Judges the best weights, saves what is to be kept, and says what came out.
@@ -268,12 +321,16 @@ impl Session<'_> {
         let best_epoch = best.as_ref().map_or(trainer.epoch(), |best| best.epoch);
         if let Some(best) = best {
             *trainer.params_mut() = best.weights;
+            trainer.set_moments(best.moments);
         }
         let scores = self.scores(&mut trainer)?;
         let report = Report {
             scores,
             best_epoch,
-            train_nodes: self.split.train.len(),
+            train_nodes: match trainer.recipe().links {
+                Some(_) => self.dataset.graph().n_nodes(),
+                None => self.split.train.len(),
+            },
             spent: &self.spent,
             total_s: self.begun.elapsed().as_secs_f64(),
             folder: kept.path(),

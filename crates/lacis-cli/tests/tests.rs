@@ -5,6 +5,7 @@ mod answers; // what it says when used, misused, and piped
 mod batches; // sampled batches, graphs in folds
 mod bench; // tuning and timing
 mod files; // converting, validating, being interrupted
+mod links; // predicting which nodes are joined
 mod train; // training, judging, predicting
 
 use std::path::Path;

@@ -1,8 +1,10 @@
 //! Which items train, which choose, which judge: functions from labels and a seed to [`Split`]s.
 //!
 //! Items without a label are in no part. Parts are ascending, and the same seed gives the same
-//! split. Edges are split by [`links`], in the module [`link`].
+//! split. Edges are split by [`links`], in the module [`link`]; a user's own split is read by
+//! [`file`](mod@file).
 
+pub mod file;
 pub mod link;
 
 use lacis_core::{Error, Labels, Result, Rng, Stream};

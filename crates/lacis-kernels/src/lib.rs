@@ -13,6 +13,7 @@ pub mod edge_softmax;
 pub mod edges;
 pub mod elementwise;
 mod finish;
+pub mod gated;
 pub mod gemm;
 pub mod isa;
 mod lanes;

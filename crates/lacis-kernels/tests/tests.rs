@@ -5,6 +5,7 @@ mod attention; // scores, softmax and sums over edges in one
 mod cases; // what they are tried on
 mod edge; // softmax over edges, fused edge functions, the roof
 mod elementwise; // activations, dropout, bias and the like
+mod gated; // gates per edge and feature
 mod gemm; // dense products, one and many
 mod loss; // losses and optimizers
 mod norm; // norms and softmax of rows

@@ -149,6 +149,7 @@ pub fn work(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
         [rows, cols, plan.entries_of(value, sizes)]
     };
     let width = |value: ValueId| shape(value)[1];
+    let len_of = |value: ValueId| plan.len_of(value, sizes);
     match step.operator {
         Operator::Spmm { .. } => {
             let (a, x) = (step.inputs[0], step.inputs[1]);
@@ -183,8 +184,26 @@ pub fn work(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
             width: width(step.inputs[1]),
             backward: matches!(step.operator, Operator::AttentionGrad(_)),
         },
+        Operator::Pairs(_) | Operator::PairsGrad(_) => {
+            let [rows, cols] = shape(step.inputs[0]);
+            let read = 2 * sizes.pairs * cols * 4;
+            let grad = matches!(step.operator, Operator::PairsGrad(_));
+            let written = if grad { rows * cols * 8 } else { len_of(step.outputs[0]) * 4 };
+            Work::Stream { read: if grad { 2 * read } else { read }, written, hard: 0 }
+        }
+        Operator::Gated | Operator::GatedGrad => gates(plan, step, sizes),
         _ => stream(plan, step, sizes),
     }
+}
+
+/// Both rows of every edge's other end, and an exponential per element: once forward, and for each
+/// end back.
+fn gates(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
+    let passes = if matches!(step.operator, Operator::GatedGrad) { 2 } else { 1 };
+    let width = sizes.of(plan.values[step.inputs[3]].shape[1]);
+    let elements = passes * plan.entries_of(step.inputs[0], sizes) * width;
+    let written: usize = step.outputs.iter().map(|out| plan.len_of(*out, sizes)).sum();
+    Work::Stream { read: 8 * elements, written: 4 * written, hard: elements }
 }
 
 /// Reads its inputs, writes its outputs.

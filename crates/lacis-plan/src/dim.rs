@@ -13,6 +13,8 @@ pub enum Dim {
     Nodes(u16),
     /// Graphs of a batch, where nodes are read out into graphs.
     Graphs,
+    /// Pairs of nodes that are scored.
+    Pairs,
     /// A number of columns.
     Width(usize),
 }
@@ -22,6 +24,7 @@ impl fmt::Display for Dim {
         match self {
             Dim::Nodes(level) => write!(f, "n{level}"),
             Dim::Graphs => f.write_str("graphs"),
+            Dim::Pairs => f.write_str("pairs"),
             Dim::Width(width) => write!(f, "{width}"),
         }
     }
@@ -38,6 +41,9 @@ pub struct Sizes {
     pub feature_entries: usize,
     /// Graphs, where there are many.
     pub graphs: usize,
+    /// Pairs of nodes, where those are scored.
+    #[serde(default)]
+    pub pairs: usize,
     /// How many iterations share what is computed once.
     pub iterations: usize,
     /// Whether the adjacency equals its transpose.
@@ -54,6 +60,7 @@ impl Sizes {
             entries: vec![entries; levels.saturating_sub(1)],
             feature_entries: 0,
             graphs: 0,
+            pairs: 0,
             iterations: 200,
             symmetric: true,
             edge_weights: false,
@@ -70,6 +77,7 @@ impl Sizes {
         match dim {
             Dim::Nodes(level) => self.nodes.get(level as usize).copied().unwrap_or(0),
             Dim::Graphs => self.graphs,
+            Dim::Pairs => self.pairs,
             Dim::Width(width) => width,
         }
     }

@@ -107,8 +107,12 @@ fn call(op: &Op) -> String {
             };
             format!("{form}{grad}")
         }
+        Op::Gated => "gated".to_owned(),
+        Op::GatedGrad => "gated'".to_owned(),
         Op::Extreme(extreme) => format!("{extreme:?}").to_lowercase(),
         Op::ExtremeGrad(extreme) => format!("{extreme:?}'").to_lowercase(),
+        Op::Pairs(op) => format!("pair_{op:?}").to_lowercase(),
+        Op::PairsGrad(op) => format!("pair_{op:?}'").to_lowercase(),
         Op::Readout(read) => format!("readout_{read:?}").to_lowercase(),
         Op::ReadoutGrad(read) => format!("readout_{read:?}'").to_lowercase(),
         Op::Loss(kind) => format!("loss_{kind:?}").to_lowercase(),

@@ -132,9 +132,17 @@ fn composite_rule(expr: &Expr, g: &Expr) -> Grads {
             };
             (0..count).map(|i| (i + 1, grad.part(i))).collect()
         }
+        (Op::Gated, _) => {
+            let all = [args, std::slice::from_ref(g)].concat();
+            let grad = Expr::new(Op::GatedGrad, all);
+            (0..3).map(|i| (i + 1, grad.part(i))).collect()
+        }
         (Op::Extreme(extreme), [a, x]) => {
             let all = vec![a.clone(), x.clone(), expr.clone(), g.clone()];
             vec![(1, Expr::new(Op::ExtremeGrad(*extreme), all))]
+        }
+        (Op::Pairs(op), [z]) => {
+            vec![(0, Expr::new(Op::PairsGrad(*op), vec![z.clone(), g.clone()]))]
         }
         (Op::Readout(read), [x]) => {
             let all = vec![x.clone(), expr.clone(), g.clone()];

@@ -164,6 +164,7 @@ impl Lowering {
         let operator = match whole.op() {
             Op::Attention(attention) => Operator::Attention(*attention),
             Op::AttentionGrad(attention) => Operator::AttentionGrad(*attention),
+            Op::GatedGrad => Operator::GatedGrad,
             Op::NormGrad { kind, key } => Operator::NormGrad { kind: *kind, key: *key },
             other => unreachable!("{other:?} has no parts"),
         };

@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use lacis_core::reference::{Activation, Reduce};
+use lacis_core::reference::{Activation, EdgeOp, Reduce};
 use serde::{Deserialize, Serialize};
 
 use crate::dim::Dim;
@@ -296,6 +296,10 @@ pub enum Op {
     Attention(Attention),
     /// The arguments, both results and `g`, to the gradients of the arguments but the adjacency.
     AttentionGrad(Attention),
+    /// `Σ_j σ(k_i + q_j) ⊙ v_j` over a node's edges: `(A, k, q, v)`.
+    Gated,
+    /// `(A, k, q, v, g)` to the gradients of `k`, `q` and `v`.
+    GatedGrad,
     /// `max` or `min` over a node's edges: `(A, x)`.
     Extreme(Extreme),
     /// `(A, x, y, g)` to the gradient of `x`.
@@ -304,6 +308,10 @@ pub enum Op {
     Readout(Read),
     /// `(x, y, g)` to the gradient of `x`.
     ReadoutGrad(Read),
+    /// Rows of nodes to one of each pair: `(z)`.
+    Pairs(PairOp),
+    /// `(z, g)` to the gradient of `z`.
+    PairsGrad(PairOp),
     /// `logits` to one number.
     Loss(LossKind),
     /// `logits` to the gradient of the loss.
@@ -330,6 +338,24 @@ impl From<Extreme> for Reduce {
         match extreme {
             Extreme::Max => Reduce::Max,
             Extreme::Min => Reduce::Min,
+        }
+    }
+}
+
+/// What is made of the rows of a pair's two nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum PairOp {
+    /// Their dot product, one column.
+    Dot,
+    /// Their product, element by element.
+    Product,
+}
+
+impl From<PairOp> for EdgeOp {
+    fn from(op: PairOp) -> Self {
+        match op {
+            PairOp::Dot => EdgeOp::Dot,
+            PairOp::Product => EdgeOp::Mul,
         }
     }
 }
@@ -362,7 +388,12 @@ impl Op {
     pub fn is_constant(&self) -> bool {
         !matches!(
             self,
-            Op::Param { .. } | Op::Dropout { .. } | Op::Attention(_) | Op::AttentionGrad(_)
+            Op::Param { .. }
+                | Op::Dropout { .. }
+                | Op::Attention(_)
+                | Op::AttentionGrad(_)
+                | Op::Pairs(_)
+                | Op::PairsGrad(_)
         )
     }
 
@@ -437,10 +468,21 @@ impl Op {
                 true => Ok(([a.rows(), x.cols()], Kind::Dense)),
                 false => Err(unfit(a, x)),
             },
+            (Op::Gated, [a, k, q, v]) => {
+                same(self, q, v)?;
+                match [a.rows(), a.cols()] == [k.rows(), v.rows()] && k.cols() == v.cols() {
+                    true => Ok((k.shape(), Kind::Dense)),
+                    false => Err(unfit(a, v)),
+                }
+            }
+            (Op::GatedGrad, [_, k, ..]) => Ok((k.shape(), Kind::Parts)),
             (Op::ExtremeGrad(_), [_, x, ..]) => Ok((x.shape(), Kind::Dense)),
             (Op::NormGrad { .. } | Op::AttentionGrad(_), [x, ..]) => Ok((x.shape(), Kind::Parts)),
             (Op::Readout(_), [x]) => Ok(([Dim::Graphs, x.cols()], Kind::Dense)),
             (Op::ReadoutGrad(_), [x, ..]) => Ok((x.shape(), Kind::Dense)),
+            (Op::Pairs(PairOp::Dot), [_]) => Ok(([Dim::Pairs, Dim::Width(1)], Kind::Dense)),
+            (Op::Pairs(PairOp::Product), [z]) => Ok(([Dim::Pairs, z.cols()], Kind::Dense)),
+            (Op::PairsGrad(_), [z, _]) => Ok((z.shape(), Kind::Dense)),
             (Op::Loss(_), [_]) => Ok(([Dim::Width(1); 2], Kind::Dense)),
             (Op::LossGrad(_), [x]) => Ok((x.shape(), Kind::Dense)),
             (Op::Part(index), [whole]) => part_shape(*index, whole),
@@ -489,6 +531,7 @@ fn part_shape(index: usize, whole: &Expr) -> Shaped {
         (Op::Attention(_), 0) => whole.shape(),
         (Op::Attention(attention), 1) => [whole.rows(), Dim::Width(attention.heads)],
         (Op::AttentionGrad(_), index) if index + 4 < args.len() => args[index + 1].shape(),
+        (Op::GatedGrad, 0..=2) => args[index + 1].shape(),
         (Op::NormGrad { .. }, 0) => args[0].shape(),
         (Op::NormGrad { .. }, 1 | 2) => args[1].shape(),
         _ => return Err(format!("{whole} has no part {index}")),

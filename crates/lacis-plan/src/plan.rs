@@ -11,7 +11,9 @@ use lacis_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::dim::{Dim, Sizes};
-use crate::op::{Adjacency, Attention, Extreme, Function, Graph, LossKind, NormKind, Number, Read};
+use crate::op::{
+    Adjacency, Attention, Extreme, Function, Graph, LossKind, NormKind, Number, PairOp, Read,
+};
 
 /// A value's number.
 pub type ValueId = usize;
@@ -211,10 +213,18 @@ pub enum Operator {
     Attention(Attention),
     /// See [`crate::Op::AttentionGrad`].
     AttentionGrad(Attention),
+    /// `(a, k, q, v)`.
+    Gated,
+    /// `(a, k, q, v, g)`.
+    GatedGrad,
     /// `(a, x)`.
     Extreme(Extreme),
     /// `(a, x, y, g)`.
     ExtremeGrad(Extreme),
+    /// `(z)`.
+    Pairs(PairOp),
+    /// `(z, g)`.
+    PairsGrad(PairOp),
     /// `(x)`.
     Readout(Read),
     /// `(x, y, g)`.

@@ -152,7 +152,12 @@ pub(crate) fn inner_nodes(body: &Expr) -> HashSet<u128> {
     while let Some(expr) = stack.pop() {
         let atom = matches!(
             expr.op(),
-            Op::Layer(_) | Op::Map(_) | Op::Dropout { .. } | Op::Norm { .. } | Op::Extreme(_)
+            Op::Layer(_)
+                | Op::Map(_)
+                | Op::Dropout { .. }
+                | Op::Norm { .. }
+                | Op::Extreme(_)
+                | Op::Pairs(_)
         );
         if !atom && inner.insert(expr.id()) {
             stack.extend(expr.args().iter().cloned());

@@ -6,12 +6,12 @@
 use std::collections::HashMap;
 
 use lacis_core::reference::{
-    Activation, Form, Gat, GatV2, Norm, PerEdge, Reduce, Ties, binary_cross_entropy, cross_entropy,
-    matmul, transposed,
+    Activation, Form, Gat, GatV2, Gated, Norm, PerEdge, Reduce, Ties, binary_cross_entropy,
+    cross_entropy, matmul, transposed,
 };
 use lacis_core::{Csr, CsrParts, Dense, Rng, RowPtr, Threads};
 use lacis_plan::op::{
-    Adjacency, Attention, Extreme, Function, Graph, Loops, LossKind, NormKind, Read, Scores,
+    Adjacency, Attention, Extreme, Function, Graph, Loops, LossKind, NormKind, PairOp, Read, Scores,
 };
 use lacis_plan::{Dim, Expr, Op, Sizes};
 
@@ -116,6 +116,9 @@ pub struct World {
     pub graphs: usize,
 }
 
+/// Pairs of nodes that are scored: repeated, turned round, of one node alone.
+const PAIRS: [(usize, usize); 6] = [(0, 1), (2, 0), (0, 1), (1, 0), (2, 2), (1, 2)];
+
 /// Normally distributed numbers.
 pub fn random(seed: u64, rows: usize, cols: usize) -> M {
     let rng = Rng::new(seed, "plan tests");
@@ -187,6 +190,7 @@ impl World {
             entries: (0..levels - 1).map(|l| self.stored(l).len()).collect(),
             feature_entries: if self.sparse { S::of(&self.features).entries.len() } else { 0 },
             graphs: self.graphs,
+            pairs: PAIRS.len(),
             iterations: 200,
             symmetric: false,
             edge_weights: true,
@@ -227,6 +231,7 @@ impl World {
         match dim {
             Dim::Nodes(level) => self.nodes[level as usize],
             Dim::Graphs => self.graphs,
+            Dim::Pairs => PAIRS.len(),
             Dim::Width(width) => width,
         }
     }
@@ -473,6 +478,37 @@ pub fn attention_grad(op: &Attention, a: &S, x: [&M; 3], [y, kept, g]: [&M; 3]) 
     }
 }
 
+pub fn gated(a: &S, [target, source, values]: [&M; 3]) -> M {
+    Gated { target, source, values }.forward(&a.csr()).unwrap()
+}
+
+pub fn gated_grad(a: &S, [target, source, values]: [&M; 3], g: &M) -> Vec<M> {
+    let grads = Gated { target, source, values }.backward(&a.csr(), g).unwrap();
+    vec![grads.target, grads.source, grads.values]
+}
+
+pub fn pairs(op: PairOp, z: &M) -> M {
+    let product = |p: usize, c: usize| z.at(PAIRS[p].0, c) * z.at(PAIRS[p].1, c);
+    match op {
+        PairOp::Dot => {
+            M::from_fn(PAIRS.len(), 1, |p, _| (0..z.n_cols()).map(|c| product(p, c)).sum())
+        }
+        PairOp::Product => M::from_fn(PAIRS.len(), z.n_cols(), product),
+    }
+}
+
+pub fn pairs_grad(op: PairOp, z: &M, g: &M) -> M {
+    let mut all = M::zeros(z.n_rows(), z.n_cols());
+    for (p, (i, j)) in PAIRS.into_iter().enumerate() {
+        for c in 0..z.n_cols() {
+            let g = g.at(p, if op == PairOp::Dot { 0 } else { c });
+            all.row_mut(i)[c] += g * z.at(j, c);
+            all.row_mut(j)[c] += g * z.at(i, c);
+        }
+    }
+    all
+}
+
 fn items(a: &S, x: &M, i: usize, c: usize) -> Vec<(usize, f64)> {
     a.entries.iter().filter(|e| e.0 == i).map(|e| (e.1, x.at(e.1, c))).collect()
 }
@@ -588,6 +624,14 @@ fn operation(expr: &Expr, args: &[&V], world: &World) -> V {
             let (args, saved) = ([&x[0], &x[1], &x[2]], [&x[3], &x[4], &x[5]]);
             V::Parts(attention_grad(op, a.sparse(), args, saved))
         }
+        (Op::Gated, [a, k, q, v]) => {
+            let x = [k.dense(), q.dense(), v.dense()];
+            V::Dense(gated(a.sparse(), [&x[0], &x[1], &x[2]]))
+        }
+        (Op::GatedGrad, [a, k, q, v, g]) => {
+            let x = [k.dense(), q.dense(), v.dense()];
+            V::Parts(gated_grad(a.sparse(), [&x[0], &x[1], &x[2]], &g.dense()))
+        }
         (Op::Extreme(op), [a, x]) => V::Dense(extreme(*op, a.sparse(), &x.dense())),
         (Op::ExtremeGrad(op), [a, x, y, g]) => {
             V::Dense(extreme_grad(*op, a.sparse(), &x.dense(), [&y.dense(), &g.dense()]))
@@ -619,6 +663,8 @@ fn dense_operation(expr: &Expr, args: &[M], world: &World) -> M {
         (Op::Columns { from, width }, [x]) => window(x, rows, *from as isize, *width),
         (Op::PadColumns { from, width }, [x]) => window(x, rows, -(*from as isize), *width),
         (Op::Norm { kind, .. }, [x, gamma, beta]) => norm(*kind, x, gamma, beta),
+        (Op::Pairs(op), [z]) => pairs(*op, z),
+        (Op::PairsGrad(op), [z, g]) => pairs_grad(*op, z, g),
         (Op::Readout(read), [x]) => world.readout(*read, x),
         (Op::ReadoutGrad(read), [x, y, g]) => world.readout_grad(*read, x, y, g),
         (Op::Loss(kind), [z]) => M::from_fn(1, 1, |_, _| world.loss(*kind, z).0),

@@ -3,7 +3,7 @@
 use lacis_core::reference::Activation;
 use lacis_plan::choose::Network;
 use lacis_plan::expr::{adjacency, degrees, features, param, sparse_features};
-use lacis_plan::op::{Attention, Extreme, Graph, LossKind, NormKind, Read, Scores};
+use lacis_plan::op::{Attention, Extreme, Graph, LossKind, NormKind, PairOp, Read, Scores};
 use lacis_plan::{Expr, Op};
 
 use crate::eval::World;
@@ -81,6 +81,15 @@ pub fn gatv2(level: u16, x: &Expr, heads: usize, out: usize) -> Expr {
     Expr::new(Op::Attention(op), args).part(0)
 }
 
+/// `Σ_j σ(k_i + q_j) ⊙ v_j + top(x)·R`.
+pub fn gated(level: u16, x: &Expr, out: usize) -> Expr {
+    let (top, width) = (x.top(level + 1), x.width());
+    let k = &top * weight("K", level, width, out);
+    let (q, v) = (x * weight("Q", level, width, out), x * weight("V", level, width, out));
+    let sum = Expr::new(Op::Gated, vec![adjacency(Graph::BARE, level), k, q, v]);
+    sum + top * weight("R", level, width, out)
+}
+
 /// `max_j(x_j)·W + top(x)·R`.
 pub fn pooled(level: u16, x: &Expr, out: usize) -> Expr {
     let args = vec![adjacency(Graph::BARE, level), x.clone()];
@@ -97,6 +106,19 @@ pub fn norm(kind: NormKind, x: &Expr, key: u32) -> Expr {
 
 pub fn readout(read: Read, x: &Expr) -> Expr {
     Expr::new(Op::Readout(read), vec![x.clone()])
+}
+
+/// Two GCN layers, and a score per pair.
+fn linked(op: PairOp) -> Expr {
+    let z = two(features(WIDTH), 4, gcn);
+    let pairs = Expr::new(Op::Pairs(op), vec![z]);
+    match op {
+        PairOp::Dot => pairs,
+        PairOp::Product => {
+            let hidden = layer(pairs * param("P", 3, 4), 2).map(RELU);
+            layer(hidden * param("Q", 4, 1), 3)
+        }
+    }
 }
 
 /// A body with its bias, as layer `number`.
@@ -195,10 +217,13 @@ pub fn all() -> Vec<Case> {
         case("gat", gat_net(2, 0.0), Classes, 3),
         case("gat one", gat_net(1, 0.3), Classes, 3),
         case("gatv2", layer(gatv2(0, &x(), 2, 6), 0), Squares, 2),
+        case("gated", two(x(), 4, gated), Classes, 3),
         case("pooled", two(x(), 4, pooled), Classes, 3),
         case("gin sum", gin_net(Read::Sum), Classes, 3),
         case("gin mean", gin_net(Read::Mean), Squares, 3),
         case("gin max", gin_net(Read::Max), Squares, 3),
         case("jumping", jumping(), Classes, 3),
+        case("linked", linked(PairOp::Dot), Binary, 3),
+        case("linked by a network", linked(PairOp::Product), Binary, 3),
     ]
 }

@@ -184,6 +184,20 @@ impl Machine<'_> {
                 let all = eval::attention_grad(&op, inputs[0].sparse(), args, saved);
                 all.into_iter().map(V::Dense).collect()
             }
+            Operator::Pairs(op) => vec![V::Dense(eval::pairs(op, &inputs[0].dense()))],
+            Operator::PairsGrad(op) => {
+                vec![V::Dense(eval::pairs_grad(op, &inputs[0].dense(), &inputs[1].dense()))]
+            }
+            Operator::Gated => {
+                let x: Vec<M> = inputs[1..].iter().map(V::dense).collect();
+                vec![V::Dense(eval::gated(inputs[0].sparse(), [&x[0], &x[1], &x[2]]))]
+            }
+            Operator::GatedGrad => {
+                let x: Vec<M> = inputs[1..].iter().map(V::dense).collect();
+                let args = [&x[0], &x[1], &x[2]];
+                let all = eval::gated_grad(inputs[0].sparse(), args, &x[3]);
+                all.into_iter().map(V::Dense).collect()
+            }
             Operator::Extreme(op) => {
                 vec![V::Dense(eval::extreme(op, inputs[0].sparse(), &inputs[1].dense()))]
             }

@@ -5,6 +5,7 @@ mod attend;
 mod entries;
 mod pointwise;
 mod products;
+mod scored;
 mod slots;
 pub mod weighted;
 
@@ -22,6 +23,7 @@ use lacis_plan::plan::{Operator, Phase, Place, Plan, Step};
 
 use crate::approx::Approx;
 use crate::levels::Levels;
+use crate::pairs::Pairs;
 use crate::params::Params;
 pub(crate) use products::{gemm_point, spmm_point};
 
@@ -64,6 +66,8 @@ pub struct Context<'a> {
     pub targets: Targets<'a>,
     /// Which graph each node belongs to, as the first node of each graph and the end.
     pub graphs: Option<&'a [u32]>,
+    /// Pairs of nodes to be scored, where those are.
+    pub pairs: Option<&'a Pairs>,
     /// Seed of this pass's random numbers.
     pub seed: u64,
     /// Whether elements are dropped and moments are of the batch.
@@ -239,9 +243,12 @@ impl Executor {
             Operator::AttentionGrad(attention) => {
                 self.attend_grad(step, &attention, context, params)
             }
+            Operator::Gated => self.gated(step, context, params),
+            Operator::GatedGrad => self.gated_grad(step, context, params),
             Operator::Extreme(_) | Operator::ExtremeGrad(_) => self.extreme(step, context, params),
             Operator::Norm { kind, key } => self.norm(step, (kind, key), context, params),
             Operator::NormGrad { kind, key } => self.norm_grad(step, (kind, key), context, params),
+            Operator::Pairs(_) | Operator::PairsGrad(_) => self.pairs(step, context, params),
             Operator::Readout(_) | Operator::ReadoutGrad(_) => self.readout(step, context, params),
             Operator::Loss(_) => self.loss(step, context, params),
             Operator::Update(param) => self.update(step, param, context, params),

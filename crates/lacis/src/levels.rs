@@ -86,6 +86,7 @@ impl Levels {
             nodes: reached.nodes,
             feature_entries,
             graphs: 0,
+            pairs: 0,
             iterations: 200,
             symmetric: graph.is_symmetric(threads),
             edge_weights: adjacency.values().is_some(),
@@ -135,6 +136,7 @@ impl Levels {
                 Features::Dense(_) => 0,
             },
             graphs: 0,
+            pairs: 0,
             iterations: 200,
             symmetric: self.symmetric,
             edge_weights: self.weighted,
@@ -199,7 +201,7 @@ impl Levels {
         match dim {
             Dim::Nodes(level) => self.nodes[level as usize],
             Dim::Width(width) => width,
-            Dim::Graphs => 0,
+            Dim::Graphs | Dim::Pairs => 0,
         }
     }
 
@@ -285,7 +287,7 @@ fn needs(plan: &Plan) -> (Vec<Need>, Vec<DegreeKey>) {
     for step in &plan.steps {
         let ordered = match step.operator {
             Operator::AttentionGrad(attention) => attention.dropout.get() > 0.0,
-            Operator::ExtremeGrad(_) => false,
+            Operator::ExtremeGrad(_) | Operator::GatedGrad => false,
             _ => continue,
         };
         if let Place::Adjacency(adjacency) = plan.values[step.inputs[0]].place {

@@ -7,7 +7,9 @@
 pub mod appnp;
 pub mod build;
 pub mod cheb;
+pub mod decode;
 pub mod gat;
+pub mod gatedgcn;
 pub mod gcn;
 pub mod gcn2;
 pub mod gin;
@@ -24,6 +26,7 @@ use lacis_plan::choose::Network;
 use lacis_plan::op::{LossKind, NormKind, Read};
 
 pub use build::{Build, ParamSpec};
+pub use decode::Decoder;
 pub use init::Init;
 
 /// What a network is asked to be.
@@ -49,8 +52,15 @@ pub struct Config {
     pub norm: Option<NormKind>,
     /// How SAGE aggregates.
     pub aggregate: sage::Aggregate,
+    /// GIN's epsilon, or where it begins.
+    pub eps: f64,
     /// Whether GIN learns its epsilon.
     pub learn_eps: bool,
+    /// Whether layers add a bias.
+    pub bias: bool,
+    /// Whether SAGE and gated layers have weights of their own for the node itself; without them
+    /// it does not take part.
+    pub root_weight: bool,
     /// Whether a layer's input is added to its output where they are equally wide.
     pub residual: bool,
     /// Whether the results of all layers are put together.
@@ -59,8 +69,12 @@ pub struct Config {
     pub hops: Option<usize>,
     /// Whether features are stored as a sparse matrix.
     pub sparse_features: bool,
+    /// Columns of a row that is learned for each node, where its features only number it.
+    pub embed: Option<usize>,
     /// Nodes to graphs, where graphs are classified.
     pub readout: Option<Read>,
+    /// Nodes to pairs, where links are predicted; `outputs` are the columns of the nodes' rows.
+    pub decoder: Option<Decoder>,
 }
 
 impl Config {
@@ -77,12 +91,17 @@ impl Config {
             mlp_layers: 1,
             norm: None,
             aggregate: sage::Aggregate::Mean,
+            eps: 0.0,
             learn_eps: false,
+            bias: true,
+            root_weight: true,
             residual: false,
             jumping: false,
             hops: None,
             sparse_features: false,
+            embed: None,
             readout: None,
+            decoder: None,
         }
     }
 }
@@ -113,6 +132,7 @@ pub static MODELS: &[Kind] = &[
     cheb::KIND,
     appnp::KIND,
     gcn2::KIND,
+    gatedgcn::KIND,
     mlp::KIND,
 ];
 
@@ -152,12 +172,15 @@ impl Model {
         let kind = kind(name)?;
         check(config)?;
         let mut build = Build::new();
-        let x = build.features(config);
-        let mut result = (kind.build)(&mut build, config, &x);
+        let (x, inner) = inputs(&mut build, config);
+        let mut result = (kind.build)(&mut build, &inner, &x);
         // A stack of layers reads graphs out before its last linear layer; others do it here.
         let reads = config.readout.filter(|_| result.rows() != lacis_plan::Dim::Graphs);
         if let Some(read) = reads {
             result = Expr::new(lacis_plan::Op::Readout(read), vec![result]);
+        }
+        if let Some(decoder) = config.decoder {
+            result = decode::decode(&mut build, config, decoder, &result);
         }
         Model::from_parts(name, config, (build, result), loss)
     }
@@ -184,6 +207,18 @@ impl Model {
     }
 }
 
+/// What the first layer takes, and the network's configuration from there on: the features, or a
+/// learned row for each node (`emb.weight`, nodes × columns).
+fn inputs(build: &mut Build, config: &Config) -> (Expr, Config) {
+    let Some(width) = config.embed else { return (build.features(config), config.clone()) };
+    let numbers = build.features(&Config { input_dropout: 0.0, ..config.clone() });
+    let shape = [config.inputs, width];
+    let table = build.param("emb.weight".to_owned(), shape, Init::Normal, build::Stored::AsIs);
+    let (layer, key) = (build.layer(), build.key());
+    let x = (numbers * table).in_layer(layer).dropout(config.input_dropout, key);
+    (x, Config { inputs: width, sparse_features: false, ..config.clone() })
+}
+
 fn check(config: &Config) -> Result<()> {
     let too_few = |what: &str| Err(Error::argument(what, "0 is too few; 1 or more would be right"));
     match config {
@@ -194,6 +229,7 @@ fn check(config: &Config) -> Result<()> {
         Config { inputs: 0, .. } => too_few("columns of the features"),
         Config { outputs: 0, .. } => too_few("classes"),
         Config { hops: Some(0), .. } => too_few("hops"),
+        Config { embed: Some(0), .. } => too_few("columns of learned features"),
         _ => {
             for p in [config.dropout, config.input_dropout] {
                 if !(0.0..1.0).contains(&p) {

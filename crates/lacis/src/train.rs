@@ -7,6 +7,7 @@
 
 mod judge;
 mod learn;
+mod links;
 mod sampled;
 mod setup;
 mod source;
@@ -16,7 +17,7 @@ mod targets;
 use std::sync::Arc;
 use std::time::Instant;
 
-use lacis_core::{Dataset, Error, Result, Split, Threads};
+use lacis_core::{Dataset, Result, Split, Threads};
 use lacis_kernels::{Mat, Profile};
 use lacis_plan::Sizes;
 use lacis_plan::choose::{Chosen, Settings, choose};
@@ -28,15 +29,16 @@ use self::learn::{Core, Within};
 use self::sampled::Setting;
 use self::setup::{
     asked, count_of, expected_batch, features_for, first_params, fits, graphs_of, inference_plan,
-    readout,
+    learned, one_batch, readout,
 };
-use self::source::{Nothing, Source, Whole};
-use self::targets::Labelled;
+use self::source::{Nothing, Source};
 use crate::approx::{self, Approx};
 use crate::costs::Measured;
 use crate::exec::{Executor, Observe};
 use crate::levels::{Asked, Levels};
+use crate::link::Links;
 use crate::nn::{Config, Model};
+use crate::pairs::Pairs;
 use crate::params::{Optimizer, Params};
 use crate::sample::Sampling;
 use crate::schedule::{Better, Decay, Patience, Schedule};
@@ -82,6 +84,8 @@ pub struct Recipe {
     pub decay: Decay,
     /// The longest that all gradients together may be.
     pub clip: Option<f64>,
+    /// The pairs to learn, where links are: the data's graph is their message graph.
+    pub links: Option<Arc<Links>>,
 }
 
 impl Recipe {
@@ -100,6 +104,7 @@ impl Recipe {
             warm_up: 0,
             decay: Decay::Constant,
             clip: None,
+            links: None,
         }
     }
 }
@@ -154,27 +159,24 @@ impl<'a> Trainer<'a> {
     }
 
     fn planned(job: &'a Job<'a>, recipe: Recipe, plan: Option<Plan>) -> Result<Self> {
-        let missing = |what: &str| {
-            let problem = format!("it has no {what}; training needs them");
-            Error::argument(format!("data set '{}'", job.dataset.name()), problem)
-        };
-        let labels = job.dataset.labels().ok_or_else(|| missing("labels"))?;
-        let (loss, outputs) = loss_of(labels);
         let mut recipe = recipe;
-        recipe.config.outputs = outputs;
+        let loss = learned(job.dataset, &mut recipe)?;
         recipe.config.readout = readout(job.dataset, &recipe.config);
         let features = features_for(job.dataset, &mut recipe)?;
         let model = Model::new(&recipe.model, &recipe.config, Some(loss))?;
         let start = Instant::now();
         let graphs = graphs_of(job, &recipe)?;
         recipe.settings.batches = recipe.sample.is_some() || graphs.is_some();
-        let setting = Setting { job, recipe: &recipe, model: &model, features: &features, labels };
-        let asked = asked(job, &features, &model, &recipe.settings);
-        let sizes = match recipe.settings.batches {
-            true => expected_batch(&mut *setting.source(None)?)?,
-            false => {
+        let batches = job.dataset.labels().filter(|_| recipe.settings.batches);
+        let setting =
+            |labels| Setting { job, recipe: &recipe, model: &model, features: &features, labels };
+        let asked = asked(job, &features, &model, &recipe);
+        let sizes = match batches {
+            Some(labels) => expected_batch(&mut *setting(labels).source(None)?)?,
+            None => {
                 let sizes = Levels::sizes(&asked, job.threads)?;
-                Sizes { iterations: recipe.epochs.max(1), ..sizes }
+                let pairs = recipe.links.as_ref().map_or(0, |links| 2 * links.counts()[0]);
+                Sizes { iterations: recipe.epochs.max(1), pairs, ..sizes }
             }
         };
         let costs = Measured(job.profile);
@@ -186,16 +188,17 @@ impl<'a> Trainer<'a> {
         }
         let evaluation = inference_plan(&model, &recipe, (job, &features))?;
         let plan_seconds = start.elapsed().as_secs_f64();
-        let source: Box<dyn Source> = match recipe.settings.batches {
-            true => setting.source(Some(&chosen.plan))?,
-            false => {
-                let levels = Levels::new(&asked, &chosen.plan, job.threads)?;
-                let labelled = Labelled::of_level(labels, &job.split.train, levels.order());
-                Box::new(Whole::new(levels, labelled))
-            }
+        let source: Box<dyn Source> = match batches {
+            Some(labels) => setting(labels).source(Some(&chosen.plan))?,
+            None => one_batch(job, &recipe, Levels::new(&asked, &chosen.plan, job.threads)?),
         };
         let whole_asked = Asked { rows: None, ..asked };
         let whole = Levels::new(&whole_asked, &evaluation, job.threads)?;
+        let mut judge = Judge::new(evaluation, whole, graphs);
+        if let Some(links) = &recipe.links {
+            let n = job.dataset.graph().n_nodes();
+            judge.set_pairs(Pairs::new(n, links.judged(), job.threads)?);
+        }
         Ok(Trainer {
             plateau: plateau(&recipe),
             core: Core::new(first_params(&model, &chosen.plan, &recipe)?, recipe.clip),
@@ -205,7 +208,7 @@ impl<'a> Trainer<'a> {
             chosen,
             sizes,
             source,
-            judge: Judge::new(evaluation, whole, graphs),
+            judge,
             epoch: 0,
             within: Within::default(),
             plan_seconds,
@@ -396,6 +399,17 @@ impl<'a> Trainer<'a> {
     pub fn logits<R>(&mut self, use_them: impl FnOnce(Mat<'_>) -> R) -> Result<R> {
         let Core { params, running, .. } = &mut self.core;
         self.judge.results(self.job, (params, running), use_them)
+    }
+
+    /// From now on, [`Trainer::logits`] are scores of these pairs, in their order: for a network
+    /// that predicts links.
+    ///
+    /// # Errors
+    /// When a pair names a node that there is not.
+    pub fn set_pairs(&mut self, pairs: &[[u32; 2]]) -> Result<()> {
+        let n = self.job.dataset.graph().n_nodes();
+        self.judge.set_pairs(Pairs::new(n, pairs, self.job.threads)?);
+        Ok(())
     }
 
     /// Bytes of the training plan's slots, once it runs.

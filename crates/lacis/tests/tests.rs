@@ -4,5 +4,6 @@
 mod analysis; // work, depth, cuts and exchanges
 mod approximation; // sampled backward products: budgets, estimates, monitors, checkpoints
 mod batches; // sampled neighbourhoods, random walks, small graphs
+mod links; // which nodes are joined
 mod training; // networks: gradients, savings, candidates, threads, checkpoints
 mod tuning; // measuring a machine, and what is kept of it

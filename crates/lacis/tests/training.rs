@@ -289,6 +289,88 @@ fn weights_come_back_from_their_file_names() {
 }
 
 #[test]
+fn estimates_of_batch_norms_are_part_of_a_model() {
+    let threads = Threads::one();
+    let set = odd_graph(false);
+    let profile = Profile::unmeasured(this_machine());
+    let split = split_of(&set);
+    let job = Job { dataset: &set, split: &split, threads: &threads, profile: &profile };
+    let mut recipe = recipe("gcn", 4);
+    recipe.config.norm = Some(NormKind::Batch);
+    let mut trainer = Trainer::new(&job, recipe.clone()).unwrap();
+    losses(&mut trainer);
+    let tensors = trainer.model_tensors().unwrap();
+    let count = tensors.get("norms.0.module.num_batches_tracked").unwrap();
+    assert_eq!(count.numbers::<i64>().unwrap().as_slice(), [4]);
+    assert_eq!(tensors.get("norms.0.module.running_var").unwrap().shape(), [8]);
+    let mut other = Trainer::new(&job, recipe).unwrap();
+    let network = other.model().clone();
+    let moments = lacis::train::state::load_model(&network, other.params_mut(), tensors).unwrap();
+    other.set_moments(moments);
+    let all = |trainer: &mut Trainer<'_>| -> Vec<f32> {
+        trainer.logits(|m| (0..m.n_rows()).flat_map(|i| m.row(i).to_vec()).collect()).unwrap()
+    };
+    for (a, b) in all(&mut trainer).iter().zip(all(&mut other)) {
+        assert!((a - b).abs() < 1e-5, "{a} {b}");
+    }
+}
+
+#[test]
+fn options_of_layers_change_what_is_learned() {
+    let threads = Threads::one();
+    let set = odd_graph(false);
+    let names = |model: &str, option: fn(&mut Config)| {
+        let profile = Profile::unmeasured(this_machine());
+        let split = split_of(&set);
+        let job = Job { dataset: &set, split: &split, threads: &threads, profile: &profile };
+        let mut recipe = recipe(model, 5);
+        option(&mut recipe.config);
+        let mut trainer = Trainer::new(&job, recipe).unwrap();
+        let (all, _) = losses(&mut trainer);
+        assert!(all[4] < all[0], "{model} {all:?}");
+        let names = trainer.model().params.iter().map(|spec| spec.name.clone());
+        (names.collect::<Vec<_>>().join(" "), all[0])
+    };
+    for model in MODELS.iter().filter(|model| !matches!(model.name, "gcn2" | "gatedgcn")) {
+        let (with, _) = names(model.name, |_| {});
+        let (without, _) = names(model.name, |config| config.bias = false);
+        assert!(with.contains("bias") && !without.contains("bias"), "{}: {without}", model.name);
+    }
+    for (model, root) in [("sage", "lin_r"), ("gatedgcn", "lin_skip")] {
+        assert!(names(model, |_| {}).0.contains(root));
+        assert!(!names(model, |config| config.root_weight = false).0.contains(root));
+    }
+    let [plain, shifted] = [0.0, 0.5].map(|eps| {
+        let option: fn(&mut Config) = if eps == 0.0 { |_| {} } else { |c| c.eps = 0.5 };
+        names("gin", option).1
+    });
+    assert!((plain - shifted).abs() > 1e-6, "{plain} {shifted}");
+}
+
+#[test]
+fn features_can_be_learned() {
+    let threads = Threads::one();
+    let set = karate(&threads);
+    let source = lacis::data::transform::FeatureSource::parse("learned:6").unwrap();
+    let reading = Reading::quiet(&threads);
+    let set = lacis::data::transform::features_from(set, source, 0, &reading).unwrap();
+    let profile = Profile::unmeasured(this_machine());
+    let split = split_of(&set);
+    let job = Job { dataset: &set, split: &split, threads: &threads, profile: &profile };
+    for model in ["gcn", "sage", "cheb", "gat"] {
+        let mut recipe = recipe(model, 30);
+        recipe.config.embed = Some(6);
+        let mut trainer = Trainer::new(&job, recipe).unwrap();
+        let table = |trainer: &Trainer<'_>| trainer.params().all()[0].value.clone();
+        let before = table(&trainer);
+        assert_eq!([before.n_rows(), before.n_cols()], [300, 6], "{model}");
+        let (all, _) = losses(&mut trainer);
+        assert!(all[29] < 0.8 * all[0], "{model}: {all:?}");
+        assert_ne!(before, table(&trainer), "{model}: the table itself is learned");
+    }
+}
+
+#[test]
 fn what_cannot_be_trained_is_said_clearly() {
     let threads = Threads::one();
     let profile = Profile::unmeasured(this_machine());

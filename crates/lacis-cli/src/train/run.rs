@@ -1,9 +1,11 @@
 //! The folder of a run: what is written when, and how a run goes on.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lacis::plan::Plan;
+use lacis::reference::Moments;
 use lacis::schedule::Patience;
 use lacis::store::{RunFolder, Tensor, Tensors};
 use lacis::train::Trainer;
@@ -117,7 +119,8 @@ impl Kept {
                 let numbers = tensors.take::<f32>(&format!("best.{name}"), &shape)?;
                 param.value = lacis::Dense::from_vec(numbers.to_vec(), shape[0], shape[1])?;
             }
-            self.best = Some(Best { epoch: best_epoch as usize, weights });
+            let moments = best_moments(&mut tensors)?;
+            self.best = Some(Best { epoch: best_epoch as usize, weights, moments });
         }
         trainer.restore(tensors)?;
         let done = trainer.epoch() as u64;
@@ -151,6 +154,12 @@ impl Kept {
             for (spec, param) in trainer.model().params.iter().zip(best.weights.all()) {
                 tensors.insert(format!("best.{}", spec.name), Tensor::matrix(&param.value));
             }
+            for (key, Moments { mean, var }) in &best.moments {
+                for (what, of) in [("mean", mean), ("var", var)] {
+                    let tensor = Tensor::new(&[of.len()], of.clone())?;
+                    tensors.insert(format!("best.{what}.{key}"), tensor);
+                }
+            }
         }
         for line in self.lines.drain(..) {
             folder.append_metrics(&line)?;
@@ -166,6 +175,26 @@ impl Kept {
         folder.write_model(&trainer.model_tensors()?)?;
         folder.write_summary(summary)
     }
+}
+
+/// The estimates of batch norms that belong to the best weights.
+fn best_moments(tensors: &mut Tensors) -> Result<HashMap<u32, Moments>> {
+    let keys: Vec<(u32, usize)> = tensors
+        .iter()
+        .filter_map(|(name, tensor)| {
+            let key = name.strip_prefix("best.mean.")?.parse().ok()?;
+            Some((key, tensor.shape().first().copied()?))
+        })
+        .collect();
+    let mut all = HashMap::new();
+    for (key, len) in keys {
+        let mut of = |what: &str| -> Result<Vec<f64>> {
+            Ok(tensors.take::<f64>(&format!("best.{what}.{key}"), &[len])?.to_vec())
+        };
+        let (mean, var) = (of("mean")?, of("var")?);
+        all.insert(key, Moments { mean, var });
+    }
+    Ok(all)
 }
 
 pub fn write_plan(path: &Path, trainer: &Trainer<'_>) -> Result<()> {

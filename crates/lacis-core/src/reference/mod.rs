@@ -8,6 +8,7 @@
 //! | `product` | dense, sparse, grouped and sparse-sparse products; transpose, sort, coalesce |
 //! | `attention` | GAT, GATv2 and dot-product attention |
 //! | `edge` | a scalar function of an edge's two ends, then a weighted sum |
+//! | `gated` | a gate per feature from an edge's two ends, then a sum |
 //! | `segment` | select, add, scatter, reduce and softmax by an index of rows or columns |
 //! | `gather` | gather and scatter with an index for every element |
 //! | `elementwise` | activations, dropout, bias, residual |
@@ -22,6 +23,7 @@
 mod attention;
 mod edge;
 mod elementwise;
+mod gated;
 mod gather;
 mod loss;
 mod norm;
@@ -40,6 +42,7 @@ pub use edge::{EdgeFunction, EdgeGradient, EdgeValue, FusedEdge, FusedEdgeGrads}
 pub use elementwise::{
     Activation, activate, activate_backward, add, add_bias, bias_backward, dropout,
 };
+pub use gated::{Gated, GatedGrads};
 pub use gather::{IndexMatrix, gather, scatter_elements, scatter_elements_backward};
 pub use loss::{Loss, binary_cross_entropy, cross_entropy};
 pub use norm::{

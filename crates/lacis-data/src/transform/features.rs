@@ -73,13 +73,15 @@ pub enum FeatureSource {
     Degree(usize),
     /// So many uniform numbers in −1..1 a node.
     Random(usize),
+    /// A column per node, for a network that learns a row for each of them.
+    Identity,
 }
 
 impl FeatureSource {
     /// Columns of the one-hot degree where the user does not say.
     pub const DEGREE_WIDTH: usize = 64;
 
-    /// Reads `degree`, `degree:W`, `random:F` or `F`.
+    /// Reads `degree`, `degree:W`, `random:F`, `learned:F` or `F`.
     ///
     /// # Errors
     /// When the text is none of these, or the width is 0 or more than 2^20.
@@ -93,8 +95,10 @@ impl FeatureSource {
         match (kind, width) {
             ("degree", Some(width)) => Ok(FeatureSource::Degree(width)),
             ("random", Some(width)) => Ok(FeatureSource::Random(width)),
+            ("learned", Some(_)) => Ok(FeatureSource::Identity),
             _ => {
-                let problem = "'degree', 'degree:W', 'random:F' or a number F would be right";
+                let problem =
+                    "'degree', 'degree:W', 'random:F', 'learned:F' or a number F is right";
                 Err(Error::argument(format!("features '{text}'"), problem))
             }
         }
@@ -110,8 +114,15 @@ pub fn features_from(set: Dataset, source: FeatureSource, seed: u64, job: &Job) 
     let features = match source {
         FeatureSource::Degree(width) => Features::Sparse(one_hot_degree(&set, width, job)?),
         FeatureSource::Random(width) => draw::random_features(n, width, seed, job)?,
+        FeatureSource::Identity => Features::Sparse(identity(n, job.threads)?),
     };
     set.with_features(features)
+}
+
+fn identity(n: usize, threads: &Threads) -> Result<Csr> {
+    let all: Vec<u32> = (0..n as u32).collect();
+    let extent = Extent { n_rows: Some(n), n_cols: Some(n) };
+    Coo::from_slices(&all, &all, None, threads)?.into_csr(extent, Repeats::Keep, threads)
 }
 
 fn one_hot_degree(set: &Dataset, width: usize, job: &Job) -> Result<Csr> {

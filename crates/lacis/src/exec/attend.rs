@@ -1,10 +1,10 @@
-//! Attention, and maxima over a node's edges.
+//! Attention, gates, and maxima over a node's edges.
 
 use lacis_core::reference::{Reduce, Ties};
 use lacis_core::{CsrView, Dense, Result, Rng};
 use lacis_kernels::attention::{Gat, GatGrads, GatV2, GatV2Grads, Given};
 use lacis_kernels::dropout::Dropout;
-use lacis_kernels::{Mat, MatMut, spmm};
+use lacis_kernels::{Mat, MatMut, gated, spmm};
 use lacis_plan::op::{Attention, Scores};
 use lacis_plan::plan::{Operator, Place, Step};
 
@@ -173,6 +173,48 @@ impl Executor {
             for (i, row) in own.rows().enumerate() {
                 source.row_mut(i).iter_mut().zip(row).for_each(|(to, from)| *to += from);
             }
+        }
+        Ok(())
+    }
+
+    fn gates<'e>(
+        &'e self,
+        step: &Step,
+        context: &'e Context<'_>,
+        params: &'e Params,
+    ) -> Result<gated::Args<'e>> {
+        let (a, _) = self.sparse(step.inputs[0], context)?;
+        let mat = |input: usize| self.mat(step.inputs[input], context, params);
+        gated::Args::new(a, mat(1)?, mat(2)?, mat(3)?)
+    }
+
+    pub(super) fn gated(
+        &mut self,
+        step: &Step,
+        context: &Context<'_>,
+        params: &Params,
+    ) -> Result<()> {
+        let mut out = self.taken(step, 0, context)?;
+        let gates = self.gates(step, context, params)?;
+        gates.forward(self.isa, out.mat()?, &self.threads)?;
+        self.put(out);
+        Ok(())
+    }
+
+    pub(super) fn gated_grad(
+        &mut self,
+        step: &Step,
+        context: &Context<'_>,
+        params: &Params,
+    ) -> Result<()> {
+        let mut outs = [0, 1, 2].map(|index| self.taken(step, index, context));
+        let [Ok(dk), Ok(dq), Ok(dv)] = &mut outs else { return Err(wrong(step)) };
+        let given = (self.transposed(step, context)?, self.mat(step.inputs[4], context, params)?);
+        let grads = gated::Grads { target: dk.mat()?, source: dq.mat()?, values: dv.mat()? };
+        let gates = self.gates(step, context, params)?;
+        gates.backward(self.isa, given, grads, &self.threads)?;
+        for out in outs {
+            self.put(out?);
         }
         Ok(())
     }

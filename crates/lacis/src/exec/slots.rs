@@ -5,6 +5,7 @@ use lacis_kernels::{Mat, MatMut};
 use lacis_plan::plan::{Place, Plan, Step, ValueId};
 
 use super::{Context, Executor};
+use crate::pairs::Pairs;
 use crate::params::Params;
 
 /// Buffers that grow to the largest value they ever held.
@@ -66,6 +67,7 @@ impl Taken {
 impl Executor {
     pub(super) fn shape(&self, value: ValueId, context: &Context<'_>) -> [usize; 2] {
         self.plan.values[value].shape.map(|dim| match dim {
+            lacis_plan::Dim::Pairs => context.pairs.map_or(0, Pairs::len),
             lacis_plan::Dim::Graphs => context.graphs.map_or(0, |ptr| ptr.len() - 1),
             dim => context.levels.size_of(dim),
         })

@@ -101,6 +101,17 @@ impl Build {
         self.param(name, [1, width], init, Stored::Vector)
     }
 
+    /// A bias, where there is to be one.
+    pub fn bias_if(
+        &mut self,
+        wanted: bool,
+        name: String,
+        width: usize,
+        init: Init,
+    ) -> Option<Expr> {
+        wanted.then(|| self.bias(name, width, init))
+    }
+
     /// Any parameter.
     pub fn param(&mut self, name: String, shape: [usize; 2], init: Init, stored: Stored) -> Expr {
         let mut symbol = symbol(&name);
@@ -115,6 +126,14 @@ impl Build {
     /// All parameters, in the order in which they were made.
     pub fn into_params(self) -> Vec<ParamSpec> {
         self.params
+    }
+}
+
+/// `x + b`, where there is a bias.
+pub fn with_bias(x: Expr, b: Option<&Expr>) -> Expr {
+    match b {
+        Some(b) => x.biased(b),
+        None => x,
     }
 }
 

@@ -8,6 +8,7 @@ use lacis_core::reference::Activation;
 use lacis_plan::Expr;
 use lacis_plan::op::{Graph, Loops};
 
+use super::build::with_bias;
 use super::stack::{Place, stack};
 use super::{Build, Config, Init, Kind};
 
@@ -28,7 +29,8 @@ pub(super) const KIND: Kind = Kind {
 pub fn layer(build: &mut Build, config: &Config, x: &Expr, place: Place) -> Expr {
     let Place { index, inputs, outputs, .. } = place;
     let terms = config.hops.unwrap_or(TERMS);
-    let b = build.bias(format!("convs.{index}.bias"), outputs, Init::Constant(0.0));
+    let zero = Init::Constant(0.0);
+    let b = build.bias_if(config.bias, format!("convs.{index}.bias"), outputs, zero);
     let mut of = vec![x.clone()];
     for k in 1..terms {
         let [left, a, right] = build.normalised(BARE, -1);
@@ -49,5 +51,5 @@ pub fn layer(build: &mut Build, config: &Config, x: &Expr, place: Place) -> Expr
         });
     }
     let layer = build.layer();
-    sum.expect("there is a first term").biased(&b).in_layer(layer)
+    with_bias(sum.expect("there is a first term"), b.as_ref()).in_layer(layer)
 }

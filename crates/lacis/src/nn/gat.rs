@@ -9,7 +9,7 @@ use lacis_core::reference::Activation;
 use lacis_plan::op::{Attention, Graph, Scores};
 use lacis_plan::{Expr, Op};
 
-use super::build::Stored;
+use super::build::{Stored, with_bias};
 use super::stack::{Place, stack};
 use super::{Build, Config, Init, Kind};
 
@@ -47,12 +47,12 @@ pub fn layer(build: &mut Build, config: &Config, x: &Expr, place: Place) -> Expr
     let shape = [attention.heads, outputs.checked_div(attention.heads).unwrap_or(0)];
     let u = build.param(name("att_src"), shape, Init::Glorot, Stored::Heads);
     let t = build.param(name("att_dst"), shape, Init::Glorot, Stored::Heads);
-    let b = build.bias(name("bias"), outputs, Init::Constant(0.0));
+    let b = build.bias_if(config.bias, name("bias"), outputs, Init::Constant(0.0));
     let w = build.weight(name("lin.weight"), inputs, outputs, Init::Glorot);
     let a = build.aggregate(Graph::ATTENDED);
     let layer = build.layer();
     let attended = Expr::new(Op::Attention(attention), vec![a, x * w, t, u]);
-    attended.part(0).biased(&b).in_layer(layer)
+    with_bias(attended.part(0), b.as_ref()).in_layer(layer)
 }
 
 /// One layer of GATv2.
@@ -62,15 +62,17 @@ pub fn layer_v2(build: &mut Build, config: &Config, x: &Expr, place: Place) -> E
     let name = |what: &str| format!("convs.{index}.{what}");
     let shape = [attention.heads, outputs.checked_div(attention.heads).unwrap_or(0)];
     let v = build.param(name("att"), shape, Init::Glorot, Stored::Heads);
-    let b = build.bias(name("bias"), outputs, Init::Constant(0.0));
+    let zero = Init::Constant(0.0);
+    let b = build.bias_if(config.bias, name("bias"), outputs, zero);
     let mut linear = |side: &str| {
         let w = build.weight(name(&format!("{side}.weight")), inputs, outputs, Init::Glorot);
-        let b = build.bias(name(&format!("{side}.bias")), outputs, Init::Constant(0.0));
-        (x * w).biased(&b)
+        let b = build.bias_if(config.bias, name(&format!("{side}.bias")), outputs, zero);
+        with_bias(x * w, b.as_ref())
     };
     let (source, target) = (linear("lin_l"), linear("lin_r"));
     let a = build.aggregate(Graph::ATTENDED);
     let layer = build.layer();
     let args = vec![a, target.top(build.level()), source, v];
-    Expr::new(Op::Attention(attention), args).part(0).biased(&b).in_layer(layer)
+    let attended = Expr::new(Op::Attention(attention), args).part(0);
+    with_bias(attended, b.as_ref()).in_layer(layer)
 }

@@ -7,6 +7,7 @@ use lacis_core::reference::Activation;
 use lacis_plan::Expr;
 use lacis_plan::op::Graph;
 
+use super::build::with_bias;
 use super::stack::{Place, stack};
 use super::{Build, Config, Init, Kind};
 
@@ -19,11 +20,12 @@ pub(super) const KIND: Kind = Kind {
 };
 
 /// One layer.
-pub fn layer(build: &mut Build, _: &Config, x: &Expr, place: Place) -> Expr {
+pub fn layer(build: &mut Build, config: &Config, x: &Expr, place: Place) -> Expr {
     let Place { index, inputs, outputs, .. } = place;
     let w = build.weight(format!("convs.{index}.lin.weight"), inputs, outputs, Init::Glorot);
-    let b = build.bias(format!("convs.{index}.bias"), outputs, Init::Constant(0.0));
+    let zero = Init::Constant(0.0);
+    let b = build.bias_if(config.bias, format!("convs.{index}.bias"), outputs, zero);
     let [left, a, right] = build.normalised(Graph::NORMALISED, -1);
     let layer = build.layer();
-    (left * a * right * x * w).biased(&b).in_layer(layer)
+    with_bias(left * a * right * x * w, b.as_ref()).in_layer(layer)
 }

@@ -9,7 +9,7 @@ use lacis_core::reference::Activation;
 use lacis_plan::Expr;
 use lacis_plan::op::Graph;
 
-use super::build::Stored;
+use super::build::{Stored, with_bias};
 use super::stack::{Place, normed, stack};
 use super::{Build, Config, Init, Kind};
 
@@ -27,20 +27,21 @@ pub fn layer(build: &mut Build, config: &Config, x: &Expr, place: Place) -> Expr
     let a = build.aggregate(Graph::BARE);
     let eps = config.learn_eps.then(|| {
         let name = format!("convs.{index}.eps");
-        build.param(name, [1, 1], Init::Constant(0.0), Stored::Vector)
+        build.param(name, [1, 1], Init::Constant(config.eps), Stored::Vector)
     });
-    let mut y = summed(build, &a, x, eps.as_ref());
+    let summed = |x: &Expr, level: u16| summed(&a, (x, level), config.eps, eps.as_ref());
+    let level = build.level();
+    let mut y = summed(x, level);
     let sparse = x.kind() != lacis_plan::Kind::Dense;
     for i in 0..config.mlp_layers {
         let fan = Init::Kaiming { fan: inputs };
         let name = |what: &str| format!("convs.{index}.nn.lins.{i}.{what}");
         let w = build.weight(name("weight"), inputs, outputs, fan);
-        let b = build.bias(name("bias"), outputs, fan);
+        let b = build.bias_if(config.bias, name("bias"), outputs, fan);
         let layer = build.layer();
         // Sparse features are multiplied first: a sum of sparse matrices would fill in.
-        let product =
-            if sparse && i == 0 { summed(build, &a, &(x * w), eps.as_ref()) } else { y * w };
-        y = product.biased(&b).in_layer(layer);
+        let product = if sparse && i == 0 { summed(&(x * w), level) } else { y * w };
+        y = with_bias(product, b.as_ref()).in_layer(layer);
         if i + 1 < config.mlp_layers {
             y = normed(build, config, y, &format!("convs.{index}.nn.norms.{i}"));
             y = y.map(Activation::Relu);
@@ -51,11 +52,10 @@ pub fn layer(build: &mut Build, config: &Config, x: &Expr, place: Place) -> Expr
 }
 
 /// `A·x + (1 + ε)·x`.
-fn summed(build: &Build, a: &Expr, x: &Expr, eps: Option<&Expr>) -> Expr {
-    let own = x.top(build.level());
-    let sum = a * x + &own;
-    match eps {
-        None => sum,
-        Some(eps) => sum + own.scaled_by(eps),
+fn summed(a: &Expr, (x, level): (&Expr, u16), fixed: f64, learned: Option<&Expr>) -> Expr {
+    let own = x.top(level);
+    match learned {
+        None => a * x + own.scaled(1.0 + fixed),
+        Some(eps) => a * x + &own + own.scaled_by(eps),
     }
 }

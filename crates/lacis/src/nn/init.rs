@@ -12,6 +12,8 @@ pub enum Init {
         /// Inputs of the layer.
         fan: usize,
     },
+    /// Normal, of mean 0 and variance 1: what torch's `Embedding` has.
+    Normal,
     /// One number everywhere.
     Constant(f64),
 }
@@ -24,6 +26,11 @@ impl Init {
             Init::Glorot => (6.0 / (rows + cols) as f64).sqrt(),
             Init::Kaiming { fan } => 1.0 / (fan.max(1) as f64).sqrt(),
             Init::Constant(c) => return Dense::from_fn(rows, cols, |_, _| c),
+            Init::Normal => {
+                let rng = Rng::new(seed, &format!("init {name}"));
+                let normal = |i: usize, j: usize| rng.stream((i * cols + j) as u64).normal();
+                return Dense::from_fn(rows, cols, normal);
+            }
         };
         let rng = Rng::new(seed, &format!("init {name}"));
         Dense::from_fn(rows, cols, |i, j| {

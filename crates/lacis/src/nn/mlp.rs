@@ -5,6 +5,7 @@
 use lacis_core::reference::Activation;
 use lacis_plan::Expr;
 
+use super::build::with_bias;
 use super::stack::{Place, stack};
 use super::{Build, Config, Init, Kind};
 
@@ -22,11 +23,11 @@ pub fn network(build: &mut Build, config: &Config, x: &Expr) -> Expr {
 }
 
 /// One layer.
-pub fn layer(build: &mut Build, _: &Config, x: &Expr, place: Place) -> Expr {
+pub fn layer(build: &mut Build, config: &Config, x: &Expr, place: Place) -> Expr {
     let Place { index, inputs, outputs, .. } = place;
     let fan = Init::Kaiming { fan: inputs };
     let w = build.weight(format!("lins.{index}.weight"), inputs, outputs, fan);
-    let b = build.bias(format!("lins.{index}.bias"), outputs, fan);
+    let b = build.bias_if(config.bias, format!("lins.{index}.bias"), outputs, fan);
     let layer = build.layer();
-    (x * w).biased(&b).in_layer(layer)
+    with_bias(x * w, b.as_ref()).in_layer(layer)
 }

@@ -9,6 +9,7 @@ use lacis_plan::expr::degrees;
 use lacis_plan::op::{Extreme, Graph};
 use lacis_plan::{Expr, Op};
 
+use super::build::with_bias;
 use super::stack::{Place, stack};
 use super::{Build, Config, Init, Kind};
 
@@ -38,8 +39,8 @@ pub fn layer(build: &mut Build, config: &Config, x: &Expr, place: Place) -> Expr
     let fan = Init::Kaiming { fan: inputs };
     let name = |what: &str| format!("convs.{index}.{what}");
     let neighbours = build.weight(name("lin_l.weight"), inputs, outputs, fan);
-    let b = build.bias(name("lin_l.bias"), outputs, fan);
-    let own = build.weight(name("lin_r.weight"), inputs, outputs, fan);
+    let b = build.bias_if(config.bias, name("lin_l.bias"), outputs, fan);
+    let own = config.root_weight.then(|| build.weight(name("lin_r.weight"), inputs, outputs, fan));
     let a = build.aggregate(Graph::BARE);
     let aggregated = match config.aggregate {
         Aggregate::Mean => degrees(Graph::BARE, build.level(), -2) * a * x,
@@ -47,7 +48,11 @@ pub fn layer(build: &mut Build, config: &Config, x: &Expr, place: Place) -> Expr
         Aggregate::Max => Expr::new(Op::Extreme(Extreme::Max), vec![a, x.clone()]),
     };
     let layer = build.layer();
-    (aggregated * neighbours + own_rows(x, build.level()) * own).biased(&b).in_layer(layer)
+    let mut y = aggregated * neighbours;
+    if let Some(own) = own {
+        y = y + own_rows(x, build.level()) * own;
+    }
+    with_bias(y, b.as_ref()).in_layer(layer)
 }
 
 /// The rows of the nodes that are targets.

@@ -5,6 +5,7 @@
 
 use lacis_plan::op::Graph;
 
+use super::build::with_bias;
 use super::{Init, Kind};
 
 pub(super) const KIND: Kind = Kind {
@@ -15,13 +16,13 @@ pub(super) const KIND: Kind = Kind {
     build: |build, config, x| {
         let fan = Init::Kaiming { fan: config.inputs };
         let w = build.weight("lin.weight".to_owned(), config.inputs, config.outputs, fan);
-        let b = build.bias("lin.bias".to_owned(), config.outputs, fan);
+        let b = build.bias_if(config.bias, "lin.bias".to_owned(), config.outputs, fan);
         let mut y = x.clone();
         for _ in 0..config.hops.unwrap_or(config.layers) {
             let [left, a, right] = build.normalised(Graph::NORMALISED, -1);
             y = left * (a * (right * y));
         }
         let layer = build.layer();
-        (y * w).biased(&b).in_layer(layer)
+        with_bias(y * w, b.as_ref()).in_layer(layer)
     },
 };

@@ -7,6 +7,7 @@ use lacis_core::reference::Activation;
 use lacis_plan::Expr;
 use lacis_plan::op::Graph;
 
+use super::build::with_bias;
 use super::stack::{Place, stack};
 use super::{Build, Config, Init, Kind};
 
@@ -25,13 +26,14 @@ pub(super) const KIND: Kind = Kind {
 pub fn layer(build: &mut Build, config: &Config, x: &Expr, place: Place) -> Expr {
     let Place { index, inputs, outputs, .. } = place;
     let hops = config.hops.unwrap_or(HOPS);
-    let b = build.bias(format!("convs.{index}.bias"), outputs, Init::Constant(0.0));
+    let zero = Init::Constant(0.0);
+    let b = build.bias_if(config.bias, format!("convs.{index}.bias"), outputs, zero);
     let fan = Init::Kaiming { fan: inputs };
     let weights: Vec<Expr> = (0..=hops)
         .map(|k| build.weight(format!("convs.{index}.lins.{k}.weight"), inputs, outputs, fan))
         .collect();
     if x.kind() != lacis_plan::Kind::Dense {
-        return horner(build, x, &weights).biased(&b).in_layer(build.layer());
+        return with_bias(horner(build, x, &weights), b.as_ref()).in_layer(build.layer());
     }
     let mut powers = vec![x.clone()];
     for _ in 0..hops {
@@ -42,7 +44,7 @@ pub fn layer(build: &mut Build, config: &Config, x: &Expr, place: Place) -> Expr
     let level = build.level();
     let terms = powers.iter().zip(&weights).map(|(power, w)| power.top(level) * w);
     let sum = terms.reduce(|sum, term| sum + term).expect("there is a term without hops");
-    sum.biased(&b).in_layer(build.layer())
+    with_bias(sum, b.as_ref()).in_layer(build.layer())
 }
 
 /// The same for sparse features, which are multiplied first: `N·(N·(X·W_2) + X·W_1) + X·W_0`.

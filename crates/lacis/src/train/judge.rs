@@ -11,6 +11,7 @@ use lacis_plan::plan::{Phase, Plan};
 use super::Job;
 use crate::exec::{Context, Executor, Nobody, Targets};
 use crate::levels::Levels;
+use crate::pairs::Pairs;
 use crate::params::Params;
 
 /// A plan of forward passes, what it is given, and its memory once it ran.
@@ -19,13 +20,20 @@ pub(crate) struct Judge {
     levels: Levels,
     /// Where each graph's nodes begin, and the end, where graphs are judged.
     graphs: Option<Vec<u32>>,
+    /// Pairs whose scores are wanted, where links are predicted.
+    pairs: Option<Pairs>,
     executor: Option<Executor>,
 }
 
 impl Judge {
     /// Of a whole graph, or of all graphs of a collection.
     pub fn new(plan: Plan, levels: Levels, graphs: Option<Vec<u32>>) -> Self {
-        Judge { plan: Arc::new(plan), levels, graphs, executor: None }
+        Judge { plan: Arc::new(plan), levels, graphs, pairs: None, executor: None }
+    }
+
+    /// From now on, results are of these pairs.
+    pub fn set_pairs(&mut self, pairs: Pairs) {
+        self.pairs = Some(pairs);
     }
 
     /// The network's results, handed to a function.
@@ -38,9 +46,9 @@ impl Judge {
         (params, running): (&mut Params, &HashMap<u32, Moments>),
         use_them: impl FnOnce(Mat<'_>) -> R,
     ) -> Result<R> {
-        let Judge { plan, levels, graphs, executor } = self;
-        let (targets, graphs) = (Targets::None, graphs.as_deref());
-        let context = Context { levels, targets, graphs, seed: 0, training: false };
+        let Judge { plan, levels, graphs, pairs, executor } = self;
+        let (targets, graphs, pairs) = (Targets::None, graphs.as_deref(), pairs.as_ref());
+        let context = Context { levels, targets, graphs, pairs, seed: 0, training: false };
         if executor.is_none() {
             let new = executor.insert(Executor::new(plan.clone(), job.profile, job.threads)?);
             new.bind(levels, graphs.map_or(0, |starts| starts.len() - 1))?;

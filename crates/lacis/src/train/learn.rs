@@ -77,8 +77,8 @@ impl Core {
         let executor = self.executor.as_mut().expect("begun before it learns");
         let loss = batch.labelled.loss()?;
         let targets = batch.labelled.targets(loss.as_ref());
-        let Batch { levels, graphs, .. } = *batch;
-        let context = Context { levels, targets, graphs, seed, training: true };
+        let Batch { levels, graphs, pairs, .. } = *batch;
+        let context = Context { levels, targets, graphs, pairs, seed, training: true };
         if changes || !executor.is_prepared() {
             executor.fit(levels, batch.n_graphs())?;
             self.approx.iter_mut().for_each(Approx::rebound);

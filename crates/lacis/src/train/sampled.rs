@@ -133,7 +133,7 @@ impl<B: Send + 'static> Source for Sampled<B> {
         let Some(epoch) = &mut self.epoch else { return Ok(None) };
         Ok(epoch.next()?.map(|with| {
             let Made { levels, labelled, graphs } = with.made();
-            Batch { levels, labelled, graphs: graphs.as_deref() }
+            Batch { levels, labelled, graphs: graphs.as_deref(), pairs: None }
         }))
     }
 }

@@ -5,21 +5,23 @@ use std::sync::Arc;
 use lacis_core::{Dataset, Dense, Error, Features, Result};
 use lacis_plan::Sizes;
 use lacis_plan::choose::{Settings, choose};
-use lacis_plan::op::Read;
+use lacis_plan::op::{LossKind, Read};
 use lacis_plan::plan::Plan;
 
-use super::source::Source;
+use super::links::LinkSource;
+use super::source::{Source, Whole};
+use super::targets::{Labelled, loss_of};
 use super::{Job, Recipe, sampled};
 use crate::costs::Measured;
 use crate::levels::{Asked, Levels};
-use crate::nn::{Config, Model};
+use crate::nn::{Config, Decoder, Model};
 use crate::params::Params;
 
 /// Whether a kind of network can take sparse features as they are.
 fn takes_sparse(model: &str, config: &Config) -> bool {
     let powers = model == "cheb";
     let maximum = model == "sage" && config.aggregate == crate::nn::sage::Aggregate::Max;
-    !powers && !maximum && !config.residual
+    config.embed.is_some() || !powers && !maximum && !config.residual
 }
 
 /// Whether a plan computes with a network's parameters.
@@ -56,10 +58,12 @@ pub(super) fn asked<'a>(
     job: &'a Job<'a>,
     features: &'a Arc<Features>,
     model: &Model,
-    settings: &Settings,
+    recipe: &Recipe,
 ) -> Asked<'a> {
-    // Norms over all rows need all rows.
-    let whole = model.config.norm == Some(lacis_plan::op::NormKind::Batch);
+    let settings = &recipe.settings;
+    // Norms over all rows need all rows, and any node may be the end of a pair.
+    let normed = model.config.norm == Some(lacis_plan::op::NormKind::Batch);
+    let whole = normed || recipe.links.is_some();
     let rows = settings.uses("zero-rows") && !whole;
     Asked {
         graph: job.dataset.graph(),
@@ -68,6 +72,36 @@ pub(super) fn asked<'a>(
         rows: rows.then_some(job.split.train.as_slice()),
         reach: settings.uses("reach") && !whole,
     }
+}
+
+/// What is minimised, and how wide results are: by the labels, or by pairs of nodes.
+pub(super) fn learned(dataset: &Dataset, recipe: &mut Recipe) -> Result<LossKind> {
+    if recipe.links.is_some() {
+        if recipe.sample.is_some() {
+            let problem = "links are learned from the whole graph at once";
+            return Err(Error::argument("--sample", problem));
+        }
+        recipe.config.decoder.get_or_insert(Decoder::Dot);
+        return Ok(LossKind::Binary);
+    }
+    recipe.config.decoder = None;
+    let Some(labels) = dataset.labels() else {
+        let problem = "it has no labels; training needs them";
+        return Err(Error::argument(format!("data set '{}'", dataset.name()), problem));
+    };
+    let (loss, outputs) = loss_of(labels);
+    recipe.config.outputs = outputs;
+    Ok(loss)
+}
+
+/// All training nodes, or all pairs, as one batch.
+pub(super) fn one_batch(job: &Job<'_>, recipe: &Recipe, levels: Levels) -> Box<dyn Source> {
+    if let Some(links) = &recipe.links {
+        return Box::new(LinkSource::new(levels, links, job.threads));
+    }
+    let labels = job.dataset.labels().expect("a loss was found for them");
+    let labelled = Labelled::of_level(labels, &job.split.train, levels.order());
+    Box::new(Whole::new(levels, labelled))
 }
 
 /// How nodes become graphs: of a collection they do, of one graph they do not.

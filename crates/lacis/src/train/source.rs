@@ -5,6 +5,7 @@ use lacis_core::Result;
 
 use super::targets::Labelled;
 use crate::levels::Levels;
+use crate::pairs::Pairs;
 
 /// What one step of the optimizer sees.
 pub(crate) struct Batch<'s> {
@@ -14,6 +15,8 @@ pub(crate) struct Batch<'s> {
     pub labelled: &'s Labelled,
     /// Where each graph's nodes begin, and the end, where nodes are read out into graphs.
     pub graphs: Option<&'s [u32]>,
+    /// Pairs of nodes to be scored, where links are learned.
+    pub pairs: Option<&'s Pairs>,
 }
 
 impl Batch<'_> {
@@ -77,7 +80,7 @@ impl Source for Whole {
             return Ok(None);
         }
         let Whole { levels, labelled, .. } = self;
-        Ok(Some(Batch { levels, labelled, graphs: None }))
+        Ok(Some(Batch { levels, labelled, graphs: None, pairs: None }))
     }
 }
 

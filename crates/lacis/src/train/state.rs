@@ -1,7 +1,11 @@
 //! Weights as files have them, and everything that a training goes on from.
 
+use std::collections::HashMap;
+
 use lacis_core::reference::Moments;
 use lacis_core::{Dense, Error, Result};
+use lacis_plan::op::NormKind;
+use lacis_plan::{Expr, Op};
 
 use super::Trainer;
 use super::learn::Within;
@@ -54,7 +58,10 @@ pub fn model_tensors(model: &Model, params: &Params) -> Result<Tensors> {
     // GIN's fixed epsilon is part of torch_geometric's state, though nobody learns it.
     if model.name == "gin" && !model.config.learn_eps {
         for layer in 0..model.config.layers {
-            tensors.insert(format!("convs.{layer}.eps"), Tensor::new(&[1], vec![0.0_f32])?);
+            tensors.insert(
+                format!("convs.{layer}.eps"),
+                Tensor::new(&[1], vec![model.config.eps as f32])?,
+            );
         }
     }
     tensors.set("model", model.name.clone());
@@ -62,11 +69,16 @@ pub fn model_tensors(model: &Model, params: &Params) -> Result<Tensors> {
     Ok(tensors)
 }
 
-/// Gives a network the weights of a file.
+/// Gives a network the weights of a file, and returns the estimates of its batch norms by their
+/// keys, where the file has some.
 ///
 /// # Errors
-/// When one is missing, has another shape, or does not belong to the network.
-pub fn load_model(model: &Model, params: &mut Params, mut tensors: Tensors) -> Result<()> {
+/// When a weight is missing, has another shape, or does not belong to the network.
+pub fn load_model(
+    model: &Model,
+    params: &mut Params,
+    mut tensors: Tensors,
+) -> Result<HashMap<u32, Moments>> {
     for (spec, param) in model.params.iter().zip(params.all_mut()) {
         param.value = from_stored(spec, &mut tensors)?;
     }
@@ -78,23 +90,62 @@ pub fn load_model(model: &Model, params: &mut Params, mut tensors: Tensors) -> R
             }
         }
     }
-    let norms = model.params.iter().filter_map(|spec| {
-        let norm = spec.name.strip_suffix(".module.weight")?;
-        Some((norm.to_owned(), spec.shape[1]))
+    let running = loaded_moments(model, &mut tensors)?;
+    tensors.finish()?;
+    Ok(running)
+}
+
+/// The batch norms of a network: keys, names as torch_geometric has them, widths.
+fn batch_norms(model: &Model) -> Vec<(u32, String, usize)> {
+    let all = Expr::sorted(std::slice::from_ref(&model.network.result));
+    let norms = all.iter().filter_map(|expr| match (expr.op(), expr.args()) {
+        (Op::Norm { kind: NormKind::Batch, key }, [x, gamma, _]) => {
+            let spec = model.params.iter().find(|spec| spec.expr == *gamma)?;
+            let prefix = spec.name.strip_suffix(".weight")?;
+            Some((*key, prefix.to_owned(), x.width()))
+        }
+        _ => None,
     });
-    for (norm, width) in norms {
-        for what in ["running_mean", "running_var"] {
-            let name = format!("{norm}.module.{what}");
-            if tensors.get(&name).is_some() {
-                tensors.take::<f32>(&name, &[width])?;
-            }
+    norms.collect()
+}
+
+/// Estimates of batch norms, under the names that torch_geometric's `BatchNorm` has.
+fn add_moments(
+    model: &Model,
+    (running, steps): (&HashMap<u32, Moments>, u64),
+    tensors: &mut Tensors,
+) -> Result<()> {
+    for (key, prefix, width) in batch_norms(model) {
+        let Some(moments) = running.get(&key) else { continue };
+        let single = |numbers: &[f64]| -> Vec<f32> { numbers.iter().map(|&x| x as f32).collect() };
+        for (what, numbers) in [("running_mean", &moments.mean), ("running_var", &moments.var)] {
+            tensors.insert(format!("{prefix}.{what}"), Tensor::new(&[width], single(numbers))?);
         }
-        let name = format!("{norm}.module.num_batches_tracked");
-        if tensors.get(&name).is_some() {
-            tensors.take::<i64>(&name, &[])?;
-        }
+        let count = Tensor::new(&[], vec![steps as i64])?;
+        tensors.insert(format!("{prefix}.num_batches_tracked"), count);
     }
-    tensors.finish()
+    Ok(())
+}
+
+/// The same, read again; nothing for a norm that the file has no estimates of.
+fn loaded_moments(model: &Model, tensors: &mut Tensors) -> Result<HashMap<u32, Moments>> {
+    let mut running = HashMap::new();
+    for (key, prefix, width) in batch_norms(model) {
+        let name = |what: &str| format!("{prefix}.{what}");
+        if tensors.get(&name("num_batches_tracked")).is_some() {
+            tensors.take::<i64>(&name("num_batches_tracked"), &[])?;
+        }
+        if tensors.get(&name("running_mean")).is_none() {
+            continue;
+        }
+        let mut double = |what: &str| -> Result<Vec<f64>> {
+            let numbers = tensors.take::<f32>(&name(what), &[width])?;
+            Ok(numbers.iter().map(|&x| f64::from(x)).collect())
+        };
+        let (mean, var) = (double("running_mean")?, double("running_var")?);
+        running.insert(key, Moments { mean, var });
+    }
+    Ok(running)
 }
 
 impl Trainer<'_> {
@@ -209,7 +260,20 @@ impl Trainer<'_> {
     /// # Errors
     /// When there is no memory.
     pub fn model_tensors(&self) -> Result<Tensors> {
-        model_tensors(&self.model, &self.core.params)
+        let mut tensors = model_tensors(&self.model, &self.core.params)?;
+        let running = (&self.core.running, self.core.params.steps());
+        add_moments(&self.model, running, &mut tensors)?;
+        Ok(tensors)
+    }
+
+    /// Estimates of batch norms, by their keys.
+    pub fn moments(&self) -> &HashMap<u32, Moments> {
+        &self.core.running
+    }
+
+    /// Goes on with other estimates of batch norms.
+    pub fn set_moments(&mut self, moments: HashMap<u32, Moments>) {
+        self.core.running = moments;
     }
 
     /// What the network was asked to be, with the data's sizes.
