@@ -62,7 +62,8 @@ impl Labelled {
     /// Of pairs of nodes: first those that are joined, then those that are not.
     pub fn pairs(joined: usize, apart: usize) -> Self {
         let of = Dense::from_fn(joined + apart, 1, |p, _| f64::from(u8::from(p < joined)));
-        Labelled { of: Of::Multi(of), rows: (0..(joined + apart) as u32).collect() }
+        let rows = (0..(joined + apart) as u32).collect();
+        Labelled { of: Of::Multi(of), rows, weights: None }
     }
 
     /// Of the items that train, in the order of a graph's last level.
