@@ -1,0 +1,52 @@
+"""The examples run, each as a user would run it; the README's Python lines work when pasted."""
+
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent.parent
+EXAMPLES = sorted((HERE / "examples").glob("*.py"))
+NEED_TORCH = "torch_geometric"
+
+
+def run(*arguments, cwd):
+    start = time.perf_counter()
+    command = [sys.executable, "-W", "ignore", *map(str, arguments)]
+    outcome = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=cwd)
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+    return outcome.stdout, time.perf_counter() - start
+
+
+def test_there_are_examples():
+    assert len(EXAMPLES) >= 2
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_run(example, tmp_path):
+    if example.stem != "native_numpy":
+        pytest.importorskip(NEED_TORCH)
+    said, seconds = run(example, cwd=tmp_path)
+    assert said.strip()
+    if said.startswith("skipped"):
+        pytest.skip(said.strip())
+    if example.stem == "two_lines":
+        assert seconds < 60
+        assert "largest difference" in said and said.count("ms an epoch") == 2
+
+
+def readme_lines():
+    readme = HERE.parent.parent / "README.md"
+    if not readme.exists():
+        return []
+    return re.findall(r"```python\n(.*?)```", readme.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("lines", readme_lines())
+def test_the_readmes_python_works_when_pasted(lines, tmp_path):
+    pytest.importorskip(NEED_TORCH)
+    (tmp_path / "pasted.py").write_text(lines)
+    run(tmp_path / "pasted.py", cwd=tmp_path)
