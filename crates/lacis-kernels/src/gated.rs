@@ -204,7 +204,7 @@ fn body<M: Arith, T: Stored, const SLOPES: usize>(part: Part<'_, T>) {
             let j = cols[e] as usize;
             let row = row_or_copy(side.other, j, chunks, copy);
             let passed = row_or_copy(side.passed, j, chunks, passed_copy);
-            add::<M, T, SLOPES>((sums, slopes), own, [row, passed]);
+            add::<M, T, SLOPES>([sums, slopes], own, [row, passed]);
         }
         if let Some(y) = &mut outputs.sums {
             store(sums, y.row_mut(i - first));
@@ -220,7 +220,7 @@ fn body<M: Arith, T: Stored, const SLOPES: usize>(part: Part<'_, T>) {
 /// What one entry adds to the sums and, where they are wanted, the slopes.
 #[inline(always)]
 fn add<M: Arith, T: Stored, const SLOPES: usize>(
-    (sums, slopes): (&mut [Lanes<T::Sum>], &mut [Lanes<T::Sum>]),
+    [sums, slopes]: [&mut [Lanes<T::Sum>]; 2],
     own: &[Lanes<T::Sum>],
     [row, passed]: [Chunks<'_, T>; 2],
 ) {

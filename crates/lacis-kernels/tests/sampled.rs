@@ -41,7 +41,7 @@ fn dense(a: &Csr) -> Vec<f64> {
 }
 
 fn factors(n: usize, zeros: bool) -> Vec<f32> {
-    let factor = |i: usize| if zeros && i % 3 != 0 { 0.0 } else { 0.5 + (i % 4) as f32 };
+    let factor = |i: usize| if zeros && !i.is_multiple_of(3) { 0.0 } else { 0.5 + (i % 4) as f32 };
     (0..n).map(factor).collect()
 }
 
@@ -51,7 +51,7 @@ fn norms_are_norms_on_every_instruction_set() {
         let x = Dense::from_fn(50, width, |i, j| ((i * 31 + j * 7) % 13) as f64 - 6.0);
         let truth: Vec<f64> =
             x.rows().map(|row| row.iter().map(|x| f64::from(x * x)).sum::<f64>().sqrt()).collect();
-        for &isa in Isa::available() {
+        for isa in Isa::available() {
             let mut norms = vec![0.0; 50];
             row_norms(isa, Mat::from(&x), &mut norms, &Threads::new(2).unwrap()).unwrap();
             for (norm, truth) in norms.iter().zip(&truth) {
@@ -74,13 +74,13 @@ fn columns_have_their_norms_and_lengths() {
             let found = columns(&of, without_diagonal, &Threads::one());
             assert_eq!(found, columns(&of, without_diagonal, &Threads::new(3).unwrap()));
             let (mut squares, mut entries, mut diagonal) = (vec![0.0; n], vec![0; n], 0);
-            for i in 0..n {
+            for (i, &by) in left.iter().enumerate() {
                 for e in a.row(i) {
                     let j = a.cols()[e] as usize;
                     diagonal += usize::from(i == j);
                     if i != j || !without_diagonal {
                         let value = a.values().map_or(1.0, |values| values[e]);
-                        squares[j] += f64::from(left[i] * value * right[j]).powi(2);
+                        squares[j] += f64::from(by * value * right[j]).powi(2);
                         entries[j] += 1;
                     }
                 }
@@ -130,7 +130,7 @@ fn some_rows_are_those_rows() {
     let right = factors(30, false);
     let of = Scaled { a: a.view(), values: None, left: None, right: Some(&right) };
     let some = some_rows(&of, &[4, 1, 4]).unwrap();
-    let all = sliced(&of, &vec![1.0; 30], Diagonal::Sampled, &Threads::one()).unwrap();
+    let all = sliced(&of, &[1.0; 30], Diagonal::Sampled, &Threads::one()).unwrap();
     for (at, row) in [4, 1, 4].into_iter().enumerate() {
         assert_eq!(some.row_cols(at), all.row_cols(row));
         assert_eq!(&some.values().unwrap()[some.row(at)], &all.values().unwrap()[all.row(row)]);

@@ -142,12 +142,16 @@ fn a_run_goes_on_from_a_checkpoint_to_the_same_bits() {
         let job = Job { dataset: &set, split: &split, threads: &threads, profile: &profile };
         let mut first = Trainer::new(&job, recipe("gcn", 30)).unwrap();
         first.approximate(settings.clone()).unwrap();
-        (0..17).for_each(|_| drop(first.step(&mut Nobody).unwrap()));
+        for _ in 0..17 {
+            first.step(&mut Nobody).unwrap();
+        }
         let kept = first.checkpoint().unwrap();
         let mut second = Trainer::new(&job, recipe("gcn", 30)).unwrap();
         second.approximate(settings).unwrap();
         second.restore(kept).unwrap();
-        (17..30).for_each(|_| drop(second.step(&mut Nobody).unwrap()));
+        for _ in 17..30 {
+            second.step(&mut Nobody).unwrap();
+        }
         assert!(whole == weights(&mut second), "{policy:?} {error:?}");
     }
 }
@@ -253,7 +257,9 @@ fn accuracy_on_cora_like_is_within_a_point() {
         recipe.config.layers = 2;
         let mut trainer = Trainer::new(&job, recipe).unwrap();
         settings.into_iter().for_each(|settings| trainer.approximate(settings).unwrap());
-        (0..60).for_each(|_| drop(trainer.step(&mut Nobody).unwrap()));
+        for _ in 0..60 {
+            trainer.step(&mut Nobody).unwrap();
+        }
         let lacis::Labels::Classes { of, .. } = set.labels().unwrap() else { panic!("classes") };
         trainer
             .logits(|y| {
@@ -282,7 +288,7 @@ struct Alone {
     matrix: Csr,
     grad: Dense,
     left: Vec<f32>,
-    plan: lacis::Dataset,
+    plan: Dataset,
 }
 
 impl Alone {

@@ -18,6 +18,8 @@ struct Term {
     s: u8,
     /// Graphs of a batch.
     g: u8,
+    /// Pairs of nodes.
+    q: u8,
     /// Columns.
     k: u8,
 }
@@ -30,6 +32,7 @@ impl Term {
             && self.n <= other.n
             && self.s <= other.s
             && self.g <= other.g
+            && self.q <= other.q
             && self.k <= other.k;
         at_most && self != other
     }
@@ -38,6 +41,7 @@ impl Term {
         match dim {
             Dim::Nodes(_) => self.n += 1,
             Dim::Graphs => self.g += 1,
+            Dim::Pairs => self.q += 1,
             Dim::Width(1) => {}
             Dim::Width(_) => self.k += 1,
         }
@@ -47,7 +51,14 @@ impl Term {
 
 impl fmt::Display for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let symbols = [("m", self.m), ("s", self.s), ("n", self.n), ("g", self.g), ("k", self.k)];
+        let symbols = [
+            ("m", self.m),
+            ("s", self.s),
+            ("n", self.n),
+            ("g", self.g),
+            ("q", self.q),
+            ("k", self.k),
+        ];
         let parts = symbols.iter().filter(|(_, power)| *power > 0).map(|(symbol, power)| {
             let raised = ["", "", "²", "³", "⁴"].get(*power as usize).copied().unwrap_or("^n");
             format!("{symbol}{raised}")
