@@ -1,0 +1,168 @@
+"""The functions that `patch()` replaces: reductions by index, and products with sparse matrices."""
+
+import functools
+
+import torch
+from torch import Tensor
+
+from . import _patch, _report
+from . import _torch as ops
+from ._graph import Decline, is_plain, is_sparse_tensor, require, segments_of, sparse_input
+from ._layers.common import _requires_grad, sparse_product
+
+# Below this many numbers torch's own reduction is as fast.
+_FEW = 1 << 15
+_is_compiling = torch.compiler.is_compiling
+
+
+def _replacement(name, original, fused):
+    """Runs `fused`, or the original where that declines or nothing is patched."""
+
+    @functools.wraps(original)
+    def function(*args, **kwargs):
+        if _is_compiling() or not _patch._state["active"]:
+            return original(*args, **kwargs)
+        record = _report.record(name)
+        why = _patch.bypassed()
+        if why is None:
+            try:
+                run = fused(*args, **kwargs)
+            except Decline as declined:
+                why = str(declined)
+            except Exception as error:  # the original will say what is wrong
+                why = f"{type(error).__name__}: {error}"
+        if why is not None:
+            record.declined[why] += 1
+            return original(*args, **kwargs)
+        return record.run(run)
+
+    return function
+
+
+def _rows_of(src, index, dim):
+    """`src` as a matrix whose rows the index names."""
+    require(isinstance(src, Tensor) and isinstance(index, Tensor), "arguments that are no tensors")
+    require(is_plain(src) and type(index) is Tensor and index.device.type == "cpu",
+            "tensors that are not plain ones on the CPU")
+    require(src.dtype in ops.NUMBERS and index.dtype is torch.int64,
+            f"{src.dtype} by {index.dtype}")
+    require(index.dim() == 1 and src.dim() >= 1, "an index that is no vector")
+    require(dim in (0, -src.dim()), "another dimension than the first")
+    require(src.size(0) == index.numel(), "not one index per row")
+    require(src.numel() >= _FEW, "a small tensor")
+    return src.reshape(src.size(0), -1)
+
+
+def _n_segments(index, n):
+    return (int(index.max()) + 1 if index.numel() else 0) if n is None else int(n)
+
+
+def scatter(original):
+    def fused(src, index, dim=0, dim_size=None, reduce="sum"):
+        x = _rows_of(src, index, dim)
+        require(reduce in ("sum", "add", "mean", "max", "min", "amax", "amin"), f"{reduce!r}")
+        n = _n_segments(index, dim_size)
+        segments = segments_of(index, n)
+        shape = (n, *src.shape[1:])
+        return lambda: ops.segment_reduce(x, index, segments, reduce).view(shape)
+
+    return _replacement("scatter", original, fused)
+
+
+def segment(original):
+    def fused(src, ptr, reduce="sum"):
+        require(isinstance(ptr, Tensor) and ptr.dim() == 1, "pointers that are no vector")
+        require(reduce in ("sum", "mean"), f"{reduce!r}")
+        require(isinstance(src, Tensor) and src.numel() >= _FEW, "a small tensor")
+        from ._cache import derived
+
+        def make():
+            lengths = ptr[1:] - ptr[:-1]
+            return torch.repeat_interleave(torch.arange(lengths.numel()), lengths)
+
+        require(is_plain(src) and is_plain(ptr) and ptr.numel() > 0 and int(ptr[0]) == 0
+                and int(ptr[-1]) == src.size(0), "pointers that do not fit")
+        index = derived(ptr, "index", make)
+        x = _rows_of(src, index, 0)
+        segments = segments_of(index, ptr.numel() - 1)
+        shape = (ptr.numel() - 1, *src.shape[1:])
+        return lambda: ops.segment_reduce(x, index, segments, reduce).view(shape)
+
+    return _replacement("segment", original, fused)
+
+
+def softmax(original):
+    def fused(src, index=None, ptr=None, num_nodes=None, dim=0):
+        require(ptr is None and index is not None, "pointers instead of an index")
+        x = _rows_of(src, index, dim)
+        segments = segments_of(index, _n_segments(index, num_nodes))
+        return lambda: ops.segment_softmax(x, segments).view(src.shape)
+
+    return _replacement("softmax", original, fused)
+
+
+def _dense(other, sparse):
+    require(isinstance(other, Tensor) and is_plain(other) and other.layout is torch.strided,
+            "an operand that is no plain tensor on the CPU")
+    require(other.dim() == 2 and other.dtype in ops.NUMBERS, "an operand that is no float matrix")
+    require(other.size(0) == sparse.size[1], "sizes that do not fit")
+
+
+def spmm(original):
+    def fused(src, other, reduce="sum"):
+        reduce = "sum" if reduce == "add" else reduce
+        require(reduce in ("sum", "mean", "min", "max"), f"{reduce!r}")
+        return _product(src, other, reduce)
+
+    return _replacement("spmm", original, fused)
+
+
+def _product(src, other, reduce):
+    require(is_sparse_tensor(src) or (isinstance(src, Tensor) and src.layout is not torch.strided),
+            "a matrix that is not sparse")
+    require(not _requires_grad(src), "a sparse matrix whose values need a gradient")
+    sparse = sparse_input(src)
+    require(sparse is not None, "a matrix of unknown kind")
+    is_coo = isinstance(src, Tensor) and src.layout is torch.sparse_coo
+    require(reduce == "sum" or not (sparse.flipped or is_coo), f"{reduce} of this layout")
+    _dense(other, sparse)
+    product = sparse_product(sparse, other.dtype, reduce)
+    return lambda: product(other)
+
+
+def torch_sparse_matmul(original):
+    def fused(src, other, reduce="sum"):
+        require(is_sparse_tensor(src), "a matrix that is no SparseTensor")
+        reduce = "sum" if reduce == "add" else reduce
+        require(reduce in ("sum", "mean", "min", "max"), f"{reduce!r}")
+        return _product(src, other, reduce)
+
+    return _replacement("torch_sparse.matmul", original, fused)
+
+
+def sparse_mm(original, name):
+    def fused(mat1, mat2, reduce=None):
+        require(isinstance(mat1, Tensor) and mat1.layout is not torch.strided, "a dense matrix")
+        require(isinstance(mat2, Tensor) and mat2.layout is torch.strided, "two sparse matrices")
+        if reduce is None:
+            return _product(mat1, mat2, "sum")
+        require(mat1.layout is torch.sparse_csr, f"{reduce} of this layout")
+        names = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min"}
+        require(reduce in names, f"{reduce!r}")
+        return _product(mat1, mat2, names[reduce])
+
+    return _replacement(name, original, fused)
+
+
+def matmul(original):
+    """`A @ x`: one look at the layout for dense matrices."""
+    strided = torch.strided
+    product = _replacement("sparse @ dense", original, lambda a, b: _product(a, b, "sum"))
+
+    @functools.wraps(original)
+    def __matmul__(self, other):
+        if self.layout is strided:
+            return original(self, other)
+        return product(self, other)
+
+    return __matmul__

@@ -1,0 +1,179 @@
+"""GAT, GATv2 and Transformer: scores, softmax and sum in one pass, nothing kept per edge."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from .. import _torch as ops
+from .._graph import (KEEP_LOOPS, ONE_LOOP, check_edges, edge_adjacency, plain_edges, require,
+                      sparse_input)
+from .._cache import derived
+from .common import only_sums, pair_of, sizes_of
+
+
+def _graph(self, x, edge_index, edge_attr, size, loops):
+    """The adjacency with or without loops added, and the edges' features in its order."""
+    only_sums(self)
+    dropped = self.dropout > 0 and self.training
+    edges = plain_edges(edge_index)
+    if edges is None:
+        require(edge_attr is None, "edge features beside a sparse matrix")
+        return _sparse_graph(self, x, edge_index, loops), None
+    check_edges(edges)
+    n_sources, n_targets = sizes_of(self, x, edge_index, size)
+    require(not loops or n_sources == n_targets, "self-loops of a bipartite graph")
+    if edge_attr is None:
+        how = ONE_LOOP if loops else KEEP_LOOPS
+        return edge_adjacency(edges, n_targets, n_sources, self.flow, how, dropped), None
+    require(isinstance(edge_attr, Tensor) and edge_attr.device.type == "cpu"
+            and edge_attr.size(0) == edges.size(1), "edge features that do not fit")
+    if loops:
+        edges, edge_attr = _with_loops(self, edges, edge_attr, n_sources)
+    return edge_adjacency(edges, n_targets, n_sources, self.flow, ordered=True), edge_attr
+
+
+def _with_loops(self, edges, edge_attr, n):
+    from torch_geometric.utils import add_self_loops, remove_self_loops
+
+    kept, attr = remove_self_loops(edges, edge_attr)
+    made, attr = add_self_loops(kept, attr, fill_value=self.fill_value, num_nodes=n)
+    # The edges are the same every time, and their matrix is kept with the first.
+    return derived(edges, ("with loops", n), lambda: (made,))[0], attr
+
+
+def _sparse_graph(self, x, adj, loops):
+    sparse = sparse_input(adj)
+    require(sparse is not None and not sparse.flipped, "an adjacency of unknown kind")
+    require(sparse.values is None, "a sparse matrix with values")
+    require(self.flow == "source_to_target", "a flow that sparse matrices do not have")
+    n_targets, n_sources = sparse.size
+    require(x[0].size(0) == n_sources and x[1].size(0) == n_targets,
+            "sizes that contradict each other")
+    if not loops:
+        return sparse.adjacency
+    require(n_targets == n_sources, "self-loops of a bipartite graph")
+    # Edges of the matrix, then what an edge_index does with loops.
+    row, col, _ = adj.coo()
+    edges = sparse._derived("edges", lambda: torch.stack([col, row]))
+    dropped = self.dropout > 0 and self.training
+    return edge_adjacency(edges, n_targets, n_sources, loops=ONE_LOOP, ordered=dropped)
+
+
+def _dropout(self):
+    if self.dropout > 0 and self.training:
+        return float(self.dropout), ops.seed_from_torch()
+    return 0.0, 0
+
+
+def _finish(self, out, res):
+    if not self.concat:
+        out = out.view(-1, self.heads, self.out_channels).mean(dim=1)
+    if res is not None:
+        out = out + res
+    return out if self.bias is None else out + self.bias
+
+
+def _same_type(*tensors):
+    """The tensors in one type, as arithmetic between them would have it."""
+    given = [tensor for tensor in tensors if tensor is not None]
+    dtype = given[0].dtype
+    for tensor in given[1:]:
+        dtype = torch.promote_types(dtype, tensor.dtype)
+    return [None if tensor is None else tensor.to(dtype) for tensor in tensors]
+
+
+def gat(self, x, edge_index, edge_attr=None, size=None, return_attention_weights=None):
+    require(not return_attention_weights, "attention weights to be returned")
+    single = isinstance(x, Tensor)
+    source, target = pair_of(x)
+    require(target is not None, "targets without features")
+    require(self.lin is not None or self.lin_src is not None, "no linear map")
+    has_edges = edge_attr is not None and self.lin_edge is not None
+    adjacency, attr = _graph(self, (source, target), edge_index,
+                             edge_attr if has_edges else None, size, self.add_self_loops)
+
+    def run():
+        res = None if self.res is None else self.res(target)
+        if self.lin is not None:
+            z = self.lin(source)
+            own = None if single else self.lin(target)
+        else:
+            z, own = self.lin_src(source), self.lin_dst(target)
+        bias = None if attr is None else _edge_scores(self, attr)
+        heads = (self.heads, self.out_channels)
+        z, own, _ = _same_type(z, own, self.att_src)
+        how = (adjacency, float(self.negative_slope), *_dropout(self))
+        out = ops.gat(z, own, self.att_dst.view(heads), self.att_src.view(heads), bias, how)
+        return _finish(self, out, res)
+
+    return run
+
+
+def _edge_scores(self, attr):
+    """`Σ_c att_hc · (W·f)_hc` for each edge and head: the vectors go through the weights first, so
+    that edges have `heads` numbers and not `heads · channels`."""
+    if attr.dim() == 1:
+        attr = attr.view(-1, 1)
+    if type(self.lin_edge).__module__ == "torch_geometric.nn.dense.linear" \
+            and self.lin_edge.bias is None and not self.lin_edge._forward_hooks \
+            and not self.lin_edge._forward_pre_hooks:
+        weight = self.lin_edge.weight.view(self.heads, self.out_channels, -1)
+        folded = (self.att_edge.view(self.heads, self.out_channels, 1) * weight).sum(1)
+        return attr @ folded.t()
+    features = self.lin_edge(attr).view(-1, self.heads, self.out_channels)
+    return (features * self.att_edge).sum(-1)
+
+
+def gatv2(self, x, edge_index, edge_attr=None, return_attention_weights=None):
+    require(not return_attention_weights, "attention weights to be returned")
+    single = isinstance(x, Tensor)
+    source, target = pair_of(x)
+    require(target is not None, "targets without features")
+    require(edge_attr is None or self.lin_edge is not None, "edge features without weights")
+    adjacency, attr = _graph(self, (source, target), edge_index, edge_attr, None,
+                             self.add_self_loops)
+
+    def run():
+        res = None if self.res is None else self.res(target)
+        z = self.lin_l(source)
+        own = z if single and self.share_weights else self.lin_r(target)
+        features = None if attr is None else _edge_features(self, attr)
+        own, z, features, _ = _same_type(own, z, features, self.att)
+        how = (adjacency, float(self.negative_slope), *_dropout(self))
+        out = ops.gatv2(own, z, self.att.view(self.heads, self.out_channels), features, how)
+        return _finish(self, out, res)
+
+    return run
+
+
+def _edge_features(self, attr):
+    return self.lin_edge(attr.view(-1, 1) if attr.dim() == 1 else attr)
+
+
+def transformer(self, x, edge_index, edge_attr=None, return_attention_weights=None):
+    require(not isinstance(return_attention_weights, bool), "attention weights to be returned")
+    source, target = pair_of(x)
+    require(target is not None, "targets without features")
+    require((edge_attr is None) == (self.lin_edge is None), "edge features without weights")
+    adjacency, attr = _graph(self, (source, target), edge_index, edge_attr, None, False)
+
+    def run():
+        query, key = self.lin_query(target), self.lin_key(source)
+        value = self.lin_value(source)
+        features = None if attr is None else self.lin_edge(attr)
+        query, key, value, features = _same_type(query, key, value, features)
+        scale = 1.0 / math.sqrt(self.out_channels)
+        how = (adjacency, self.heads, scale, *_dropout(self))
+        out = ops.dot_attention(query, key, value, features, how)
+        if not self.concat:
+            out = out.view(-1, self.heads, self.out_channels).mean(dim=1)
+        if not self.root_weight:
+            return out
+        skipped = self.lin_skip(target)
+        if self.lin_beta is None:
+            return out + skipped
+        beta = self.lin_beta(torch.cat([out, skipped, out - skipped], dim=-1)).sigmoid()
+        return beta * skipped + (1 - beta) * out
+
+    return run

@@ -1,0 +1,261 @@
+"""`patch()`: torch_geometric's layers and functions, torch's and torch_sparse's sparse products,
+replaced by ones that run on Lacis's kernels where they can and call the original where not."""
+
+import contextlib
+import functools
+import importlib
+import importlib.util
+import os
+import sys
+import time
+
+from . import _report
+
+_undo = []
+_names = []
+_state = {"active": False}
+
+
+def is_patched():
+    return _state["active"]
+
+
+class Handle:
+    """What `patch()` returns: its repr lists what is patched."""
+
+    def __init__(self, names, note=None):
+        self.names, self.note = tuple(names), note
+
+    def __repr__(self):
+        if self.note:
+            return f"<lacis.patch: {self.note}>"
+        return "<lacis.patch: " + ", ".join(self.names) + ">"
+
+
+def patch():
+    """Make torch_geometric, torch.sparse and torch_sparse run on Lacis's kernels.
+
+    Silent and idempotent; models may be built before or after. Whatever Lacis does not know runs
+    as before; :func:`lacis.report` says what and why. ``LACIS_DISABLE=1`` makes this a no-op.
+    """
+    if os.environ.get("LACIS_DISABLE", "0") not in ("", "0"):
+        return Handle((), "off, because LACIS_DISABLE is set")
+    if not _state["active"]:
+        if importlib.util.find_spec("torch") is None:
+            return Handle((), "nothing to patch: torch is not installed")
+        _use_profile()
+        try:
+            _patch_all()
+        except BaseException:
+            unpatch()
+            raise
+        _state["active"] = True
+    return Handle(_names)
+
+
+def unpatch():
+    """Put the identical originals back."""
+    _state["active"] = False
+    while _undo:
+        _undo.pop()()
+    _names.clear()
+
+
+class patched(contextlib.ContextDecorator):
+    """``with lacis.patched(): ...``, also a decorator. Process-wide, as `patch()` is; what was
+    patched before stays so."""
+
+    def __enter__(self):
+        self._was = getattr(self, "_was", [])
+        self._was.append(_state["active"])
+        return patch()
+
+    def __exit__(self, *exc):
+        if not self._was.pop():
+            unpatch()
+        return False
+
+
+def _use_profile():
+    from . import _lacis
+
+    path = os.environ.get("LACIS_MACHINE")
+    if path and hasattr(_lacis, "use_machine_profile"):
+        _lacis.use_machine_profile(path)
+
+
+def _patch_all():
+    from . import _functions
+
+    if importlib.util.find_spec("torch_geometric") is not None:
+        _patch_layers()
+        for name in ("spmm", "scatter", "segment", "softmax"):
+            module = importlib.import_module("torch_geometric.utils")
+            original = getattr(module, name)
+            _replace_everywhere(original, getattr(_functions, name)(original),
+                                f"torch_geometric.utils.{name}")
+    if "torch_sparse" in sys.modules:
+        module = sys.modules.get("torch_sparse.matmul")
+        original = getattr(module, "matmul", None)
+        if original is not None:
+            _replace_everywhere(original, _functions.torch_sparse_matmul(original),
+                                "torch_sparse.matmul")
+    _patch_torch(_functions)
+
+
+def _patch_layers():
+    from ._layers import LAYERS
+
+    conv = importlib.import_module("torch_geometric.nn.conv")
+    for name, (fused, methods) in LAYERS.items():
+        cls = getattr(conv, name, None)
+        if cls is None or "forward" not in cls.__dict__:
+            continue
+        _replace(cls, "forward", layer_forward(cls, fused, methods), name)
+
+
+def _patch_torch(functions):
+    import torch
+
+    mm = functions.sparse_mm(torch.sparse.mm, "torch.sparse.mm")
+    _replace(torch.sparse, "mm", mm, "torch.sparse.mm")
+    _replace(torch, "spmm", functions.sparse_mm(torch.spmm, "torch.spmm"), "torch.spmm")
+    own = "__matmul__" in torch.Tensor.__dict__
+    original = torch.Tensor.__matmul__
+    torch.Tensor.__matmul__ = functions.matmul(original)
+    _names.append("sparse @ dense")
+
+    def undo():
+        if own:
+            torch.Tensor.__matmul__ = original
+        else:
+            del torch.Tensor.__matmul__
+
+    _undo.append(undo)
+
+
+def _replace(owner, name, value, shown):
+    original = owner.__dict__[name] if name in getattr(owner, "__dict__", {}) else \
+        getattr(owner, name)
+    setattr(owner, name, value)
+    _names.append(shown)
+    _undo.append(lambda: setattr(owner, name, original))
+
+
+def _replace_everywhere(original, value, shown):
+    """In every module that holds the very function under any name; unpatching also finds those
+    that imported the replacement since."""
+    _swap(original, value)
+    _names.append(shown)
+    _undo.append(lambda: _swap(value, original))
+
+
+def _swap(old, new):
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", None)
+        if not isinstance(names, dict) or (getattr(module, "__name__", "") or "").startswith(
+                __package__ + "._"):
+            continue
+        for name in [name for name, value in list(names.items()) if value is old]:
+            names[name] = new
+
+
+def bypassed():
+    """Why no call can be accelerated now, or None."""
+    import torch
+
+    if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
+        return "a torch mode that watches operations"
+    if torch.jit.is_tracing():
+        return "torch.jit.trace"
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return "a torch.func transform"
+    if torch.autograd.forward_ad._current_level >= 0:
+        return "forward-mode differentiation"
+    if torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.float16:
+        return "autocast to float16"
+    return None
+
+
+_HOOKS = ("_propagate_forward_pre_hooks", "_propagate_forward_hooks", "_message_forward_pre_hooks",
+          "_message_forward_hooks", "_aggregate_forward_pre_hooks", "_aggregate_forward_hooks",
+          "_message_and_aggregate_forward_pre_hooks", "_message_and_aggregate_forward_hooks",
+          "_edge_update_forward_pre_hooks", "_edge_update_forward_hooks")
+
+
+def changed(layer, cls, methods):
+    """Why a layer is not what torch_geometric made it, or None."""
+    kind, own = type(layer), layer.__dict__
+    for name in methods:
+        if name in own:
+            return f"its own {name}"
+        if name in ("propagate", "edge_updater"):
+            function = getattr(kind, name)
+            if function not in (getattr(kind, f"_jinja_{name}", None),
+                                getattr(kind, f"_orig_{name}", None)):
+                return f"another {name}"
+        elif getattr(kind, name) is not getattr(cls, name):
+            return f"another {name}"
+    if own.get("_explain"):
+        return "explain mode"
+    if own.get("_decomposed_layers", 1) != 1:
+        return "decomposed layers"
+    if own.get("node_dim", -2) not in (-2, 0):
+        return "another node dimension"
+    for name in _HOOKS:
+        if own.get(name):
+            return "a message-passing hook"
+    return None
+
+
+def layer_forward(cls, fused, methods):
+    """The forward that takes the place of a layer's own."""
+    import torch
+
+    from ._graph import Decline
+
+    original = cls.__dict__["forward"]
+    name = cls.__name__
+    is_compiling = torch.compiler.is_compiling
+
+    @functools.wraps(original)
+    def forward(self, *args, **kwargs):
+        if is_compiling() or not _state["active"]:
+            return original(self, *args, **kwargs)
+        record = _report.record(name)
+        why = bypassed() or changed(self, cls, methods)
+        if why is None:
+            try:
+                run = fused(self, *args, **kwargs)
+            except Decline as declined:
+                why = str(declined)
+            except Exception as error:  # the original will say what is wrong
+                why = f"{type(error).__name__}: {error}"
+        if why is not None:
+            record.declined[why] += 1
+            return original(self, *args, **kwargs)
+        if _report._measure["asked"] and _report.wants_measure(name):
+            return _measured(self, original, (args, kwargs), record, run)
+        return record.run(run)
+
+    return forward
+
+
+def _measured(layer, original, given, record, run):
+    """The fused call, and the original beside it without gradients or random numbers used up."""
+    import torch
+
+    out = record.run(run)
+    args, kwargs = given
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        _state["active"] = False
+        try:
+            started = time.perf_counter()
+            other = original(layer, *args, **kwargs)
+            record.original_seconds += time.perf_counter() - started
+        finally:
+            _state["active"] = True
+    record.compared += 1
+    difference = (out.detach() - other).abs().max() if out.numel() else 0.0
+    record.largest_difference = max(record.largest_difference, float(difference))
+    return out

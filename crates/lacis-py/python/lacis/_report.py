@@ -1,0 +1,122 @@
+"""What was accelerated and what was not, and why."""
+
+import time
+from collections import Counter
+
+_records = {}
+_measure = {"asked": False}
+
+
+class Record:
+    """The calls of one layer or function."""
+
+    __slots__ = ("name", "accelerated", "seconds", "saved_bytes", "declined", "original_seconds",
+                 "compared", "largest_difference")
+
+    def __init__(self, name):
+        self.name = name
+        self.declined = Counter()
+        self.accelerated = self.seconds = self.saved_bytes = 0
+        self.original_seconds = self.compared = self.largest_difference = 0
+
+    def run(self, run, saved_bytes=0):
+        started = time.perf_counter()
+        result = run()
+        self.seconds += time.perf_counter() - started
+        self.accelerated += 1
+        self.saved_bytes += saved_bytes
+        return result
+
+
+def record(name):
+    found = _records.get(name)
+    if found is None:
+        found = _records[name] = Record(name)
+    return found
+
+
+def reset():
+    _records.clear()
+
+
+class Report:
+    """Calls by layer and function; prints as a table, and `rows`, `caches` and `memory` are data."""
+
+    def __init__(self, rows, caches, memory, patched):
+        self.rows, self.caches, self.memory, self.patched = rows, caches, memory, patched
+
+    def __repr__(self):
+        lines = ["lacis: patched" if self.patched else "lacis: not patched"]
+        if self.rows:
+            lines.append(f"{'what':<34}{'accelerated':>12}{'not':>7}{'forward s':>11}"
+                         f"{'not allocated':>15}")
+        for row in self.rows:
+            lines.append(f"{row['name']:<34}{row['accelerated']:>12}{row['not_accelerated']:>7}"
+                         f"{row['seconds']:>11.3f}{_size(row['bytes_not_allocated']):>15}")
+            for why, count in row["why"].items():
+                lines.append(f"    {count} left to the original: {why}")
+            if row.get("original_ms") is not None:
+                lines.append(f"    original {row['original_ms']:.3f} ms a call, here "
+                             f"{row['own_ms']:.3f} ms; largest difference "
+                             f"{row['largest_difference']:.3g}")
+        if not self.rows:
+            lines.append("nothing was called yet")
+        cache = self.caches
+        lines.append(f"caches: {cache['objects']} objects of {cache['tensors']} tensors, "
+                     f"{_size(cache['bytes'])}, {cache['hits']} hits, {cache['misses']} misses")
+        lines.append(f"memory of results: {_size(self.memory['used_bytes'])} in use, "
+                     f"{_size(self.memory['kept_bytes'])} kept for reuse")
+        return "\n".join(lines)
+
+
+def _size(n):
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if n < 1024 or unit == "GiB":
+            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
+        n /= 1024
+
+
+def report(measure=False):
+    """Say which calls were accelerated, which were not and why, with times, memory and caches.
+
+    With ``measure=True`` the next call of each layer also runs the original beside it, without
+    gradients; the report after that shows both times and the largest difference of the results.
+    """
+    from . import _patch
+    from ._lacis import result_memory
+
+    rows = []
+    for one in _records.values():
+        row = {"name": one.name, "accelerated": one.accelerated,
+               "not_accelerated": sum(one.declined.values()), "seconds": one.seconds,
+               "bytes_not_allocated": one.saved_bytes, "why": dict(one.declined)}
+        if one.compared:
+            row["original_ms"] = one.original_seconds / one.compared * 1e3
+            row["own_ms"] = one.seconds / max(one.accelerated, 1) * 1e3
+            row["largest_difference"] = one.largest_difference
+        rows.append(row)
+    if measure:
+        _measure["asked"] = {one.name for one in _records.values()} or True
+    kept, used = result_memory()
+    caches = {"objects": 0, "tensors": 0, "bytes": 0, "hits": 0, "misses": 0}
+    import sys
+
+    if f"{__package__}._cache" in sys.modules:
+        from ._cache import summary
+
+        caches = summary()
+    memory = {"used_bytes": used, "kept_bytes": kept}
+    return Report(rows, caches, memory, _patch.is_patched())
+
+
+def wants_measure(name):
+    """Whether the next call of this name is to run the original too."""
+    asked = _measure["asked"]
+    if not asked:
+        return False
+    if asked is True:
+        return True
+    if name in asked:
+        asked.discard(name)
+        return True
+    return False

@@ -1,0 +1,422 @@
+"""Sparse products, attention and segments on torch tensors: the kernels with autograd around."""
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from . import _lacis
+
+# What a kernel calls a dtype, and in what it adds.
+NUMBERS = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
+SUMS = {torch.float32: torch.float32, torch.float64: torch.float64, torch.bfloat16: torch.float32}
+REDUCE = {"sum": 0, "add": 0, "mean": 1, "max": 2, "min": 3, "mul": 4, "amax": 2, "amin": 3}
+# Who gets the gradient of equal maxima.
+SPLIT_EVENLY, FIRST, SPLIT_WITH_ZERO = 0, 1, 2
+
+# From this size on results come from Lacis's own memory.
+_LARGE_BYTES = 1 << 20
+_from_dlpack = torch._C._from_dlpack
+threads = torch.get_num_threads
+
+
+def empty(rows, cols, dtype):
+    """A matrix to be written."""
+    if rows * cols * dtype.itemsize >= _LARGE_BYTES:
+        return _from_dlpack(_lacis.result(NUMBERS[dtype], rows, cols))
+    return torch.empty((rows, cols), dtype=dtype)
+
+
+def as_rows(x):
+    """The same matrix with the elements of a row one after another."""
+    rows, cols = x.shape
+    if (cols > 1 and x.stride(1) != 1) or (rows > 1 and x.stride(0) < cols):
+        return x.contiguous()
+    return x
+
+
+def raw(x):
+    """A matrix as the kernels are told of it."""
+    return (x.data_ptr(), x.size(0), x.size(1), x.stride(0))
+
+
+def raw_list(x):
+    """A vector as the kernels are told of it."""
+    return (x.data_ptr(), x.numel())
+
+
+def _address(x):
+    return 0 if x is None else x.data_ptr()
+
+
+class Matrix:
+    """``left · A · right`` with constant values: an adjacency, factors of its rows and columns,
+    and values of its entries in the caller's order; each may be absent."""
+
+    def __init__(self, adjacency, left=None, right=None, values=None):
+        self.adjacency = adjacency
+        self.left, self.right, self.values = left, right, values
+        self.flipped = False
+        self._made = {}
+        self._transpose = None
+
+    @property
+    def shape(self):
+        rows, cols, _ = self.adjacency.shape
+        return (cols, rows) if self.flipped else (rows, cols)
+
+    @property
+    def nnz(self):
+        return self.adjacency.shape[2]
+
+    @property
+    def nbytes(self):
+        return self.adjacency.nbytes
+
+    def t(self):
+        """The transpose, which shares everything."""
+        if self._transpose is None:
+            other = Matrix(self.adjacency, self.left, self.right, self.values)
+            other.flipped, other._made, other._transpose = not self.flipped, self._made, self
+            self._transpose = other
+        return self._transpose
+
+    def _factors(self, dtype):
+        made = self._made.get(dtype)
+        if made is None:
+            made = self._made[dtype] = tuple(
+                None if factor is None else factor.to(dtype).contiguous()
+                for factor in (self.left, self.right))
+        return made[::-1] if self.flipped else made
+
+    def _arranged(self, dtype):
+        if self.values is None:
+            return None
+        key = (dtype, self.flipped)
+        made = self._made.get(key)
+        if made is None:
+            made = arrange(self.adjacency, self.values.detach().to(dtype), self.flipped)
+            self._made[key] = made
+        return made
+
+    def product(self, x, bias=None):
+        """``self @ x + bias`` without autograd."""
+        dtype = x.dtype
+        sums = SUMS[dtype]
+        x = as_rows(x)
+        y = empty(self.shape[0], x.size(1), dtype)
+        left, right = self._factors(sums)
+        if bias is not None:
+            bias = bias.detach().to(sums).contiguous()
+        which = (self.flipped, 0, _address(left), _address(right),
+                 _address(self._arranged(sums)), _address(bias))
+        self.adjacency.spmm(NUMBERS[dtype], (raw(x), raw(y)), which, threads())
+        return y
+
+    def __call__(self, x, bias=None):
+        """``self @ x + bias``."""
+        if torch.is_grad_enabled() and (x.requires_grad or
+                                        (bias is not None and bias.requires_grad)):
+            return _Product.apply(x, bias, self)
+        return self.product(x, bias)
+
+
+def arrange(adjacency, values, transposed):
+    """Values of the caller's list in the order of a matrix, or of its transpose."""
+    values = values.contiguous()
+    if not transposed and not adjacency.permuted:
+        return values
+    out = torch.empty_like(values)
+    adjacency.arrange(NUMBERS[values.dtype], (raw_list(values), raw_list(out)),
+                      (transposed, threads()))
+    return out
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, bias, matrix):
+        ctx.matrix = matrix
+        ctx.bias_dtype = None if bias is None else bias.dtype
+        return matrix.product(x, bias)
+
+    @staticmethod
+    def backward(ctx, grad):
+        needs_x, needs_bias, _ = ctx.needs_input_grad
+        # The transpose is a product like any other, so that this can be differentiated again.
+        dx = ctx.matrix.t()(grad) if needs_x else None
+        dbias = grad.sum(0).to(ctx.bias_dtype) if needs_bias else None
+        return dx, dbias, None
+
+
+def weighted(adjacency, x, weight):
+    """``Σ_e weight_e · x_j`` for each target, with a gradient of the weights too."""
+    if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
+        return _Weighted.apply(x, weight, adjacency)
+    return Matrix(adjacency, values=weight).product(x)
+
+
+class _Weighted(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, adjacency):
+        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, weight)
+        ctx.adjacency = adjacency
+        return Matrix(adjacency, values=weight).product(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        x, weight = ctx.saved_tensors
+        grad = as_rows(grad)
+        dx = dweight = None
+        if ctx.needs_input_grad[0]:
+            dx = Matrix(ctx.adjacency, values=weight).t().product(grad)
+        if ctx.needs_input_grad[1]:
+            x = as_rows(x)
+            dweight = torch.empty(weight.shape, dtype=SUMS[x.dtype])
+            ctx.adjacency.value_gradients(NUMBERS[x.dtype], (raw(x), raw(grad)),
+                                          (0, 0, raw_list(dweight)), threads())
+            dweight = dweight.to(weight.dtype)
+        return dx, dweight, None
+
+
+def extreme(adjacency, x, reduce, ties, values=None):
+    """The largest or smallest of the neighbours' rows; ``values`` are constants."""
+    if torch.is_grad_enabled() and x.requires_grad:
+        return _Extreme.apply(x, adjacency, REDUCE[reduce], ties, values)
+    return _extreme(adjacency, as_rows(x), REDUCE[reduce], values)
+
+
+def _extreme(adjacency, x, reduce, values):
+    y = empty(adjacency.shape[0], x.size(1), x.dtype)
+    if values is not None:
+        values = arrange(adjacency, values.detach().to(SUMS[x.dtype]), False)
+    which = (False, reduce, 0, 0, _address(values), 0)
+    adjacency.spmm(NUMBERS[x.dtype], (raw(x), raw(y)), which, threads())
+    return y
+
+
+class _Extreme(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, adjacency, reduce, ties, values):
+        ctx.adjacency, ctx.reduce, ctx.ties = adjacency, reduce, ties
+        x = as_rows(x)
+        at = None
+        if ties == FIRST:
+            y = empty(adjacency.shape[0], x.size(1), x.dtype)
+            at = torch.empty(y.shape, dtype=torch.int32)
+            own = None
+            if values is not None:
+                own = arrange(adjacency, values.detach().to(SUMS[x.dtype]), False)
+            adjacency.spmm_arguments(NUMBERS[x.dtype], (raw(x), raw(y), raw_list(at)),
+                                     (reduce, _address(own)), threads())
+        else:
+            y = _extreme(adjacency, x, reduce, values)
+        ctx.save_for_backward(x, y, at, values)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        x, y, at, values = ctx.saved_tensors
+        adjacency, grad = ctx.adjacency, as_rows(grad)
+        dx = empty(*x.shape, x.dtype)
+        own = [None, None]
+        if values is not None:
+            values = values.to(SUMS[x.dtype])
+            own = [arrange(adjacency, values, transposed) for transposed in (False, True)]
+        if at is None:
+            at = torch.empty(0, dtype=torch.int32)
+        adjacency.spmm_extreme_backward(
+            NUMBERS[x.dtype], (raw(x), raw(y), raw(grad), raw(dx)), raw_list(at),
+            (ctx.reduce, ctx.ties), (_address(own[0]), _address(own[1])), threads())
+        return dx, None, None, None, None
+
+
+class _Gat(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, source, target, target_vectors, source_vectors, bias, how):
+        adjacency, slope, p, seed = how
+        dtype, sums = source.dtype, SUMS[source.dtype]
+        source = as_rows(source)
+        target = None if target is None else as_rows(target)
+        vectors = [vector.to(sums).contiguous() for vector in (target_vectors, source_vectors)]
+        bias = None if bias is None else as_rows(bias.to(sums))
+        y = empty(adjacency.shape[0], source.size(1), dtype)
+        lse = torch.empty((y.size(0), vectors[0].size(0)), dtype=sums)
+        given = (raw(source), _raw(target), raw(vectors[0]), raw(vectors[1]), slope)
+        adjacency.gat(NUMBERS[dtype], given, (None, _raw(bias), p, seed),
+                      (raw(y), raw(lse), threads()))
+        ctx.how = how
+        ctx.dtypes = (target_vectors.dtype, source_vectors.dtype)
+        ctx.save_for_backward(source, target, *vectors, bias, y, lse)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        source, target, t, u, bias, y, lse = ctx.saved_tensors
+        adjacency, slope, p, seed = ctx.how
+        dtype, grad = source.dtype, as_rows(grad)
+        dsource = empty(*source.shape, dtype)
+        dtarget = None if target is None else empty(*target.shape, dtype)
+        dt, du = torch.empty_like(t), torch.empty_like(u)
+        dbias = torch.empty_like(bias) if ctx.needs_input_grad[4] else None
+        given = (raw(source), _raw(target), raw(t), raw(u), slope)
+        adjacency.gat_backward(
+            NUMBERS[dtype], given, ((None, _raw(bias), p, seed), (raw(y), raw(lse), raw(grad))),
+            (raw(dsource), _raw(dtarget), raw(dt), raw(du), _raw(dbias), threads()))
+        return dsource, dtarget, dt.to(ctx.dtypes[0]), du.to(ctx.dtypes[1]), dbias, None
+
+
+class _GatV2(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, target, source, vectors, features, how):
+        adjacency, slope, p, seed = how
+        dtype, sums = source.dtype, SUMS[source.dtype]
+        source, target = as_rows(source), as_rows(target)
+        own = vectors.to(sums).contiguous()
+        features = None if features is None else as_rows(features)
+        y = empty(adjacency.shape[0], source.size(1), dtype)
+        lse = torch.empty((y.size(0), own.size(0)), dtype=sums)
+        adjacency.gatv2(NUMBERS[dtype], (raw(target), raw(source), raw(own), slope),
+                        (_raw(features), None, p, seed), (raw(y), raw(lse), threads()))
+        ctx.how, ctx.vectors_dtype = how, vectors.dtype
+        ctx.save_for_backward(target, source, own, features, y, lse)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        target, source, own, features, y, lse = ctx.saved_tensors
+        adjacency, slope, p, seed = ctx.how
+        dtype, grad = source.dtype, as_rows(grad)
+        dtarget, dsource = empty(*target.shape, dtype), empty(*source.shape, dtype)
+        dvectors = torch.empty_like(own)
+        dfeatures = empty(*features.shape, dtype) if ctx.needs_input_grad[3] else None
+        adjacency.gatv2_backward(
+            NUMBERS[dtype], (raw(target), raw(source), raw(own), slope),
+            ((_raw(features), None, p, seed), (raw(y), raw(lse), raw(grad))),
+            (raw(dtarget), raw(dsource), raw(dvectors), _raw(dfeatures), threads()))
+        return dtarget, dsource, dvectors.to(ctx.vectors_dtype), dfeatures, None
+
+
+class _DotAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, queries, keys, values, features, how):
+        adjacency, heads, scale, p, seed = how
+        dtype, sums = keys.dtype, SUMS[keys.dtype]
+        queries, keys, values = as_rows(queries), as_rows(keys), as_rows(values)
+        features = None if features is None else as_rows(features)
+        y = empty(adjacency.shape[0], values.size(1), dtype)
+        lse = torch.empty((y.size(0), heads), dtype=sums)
+        adjacency.dot_attention(
+            NUMBERS[dtype], (raw(queries), raw(keys), raw(values), heads, scale),
+            (_raw(features), None, p, seed), (raw(y), raw(lse), threads()))
+        ctx.how = how
+        ctx.save_for_backward(queries, keys, values, features, y, lse)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        queries, keys, values, features, y, lse = ctx.saved_tensors
+        adjacency, heads, scale, p, seed = ctx.how
+        dtype, grad = keys.dtype, as_rows(grad)
+        grads = [empty(*x.shape, dtype) for x in (queries, keys, values)]
+        dfeatures = empty(*features.shape, dtype) if ctx.needs_input_grad[3] else None
+        adjacency.dot_attention_backward(
+            NUMBERS[dtype], (raw(queries), raw(keys), raw(values), heads, scale),
+            ((_raw(features), None, p, seed), (raw(y), raw(lse), raw(grad))),
+            (*(raw(dx) for dx in grads), _raw(dfeatures), threads()))
+        return *grads, dfeatures, None
+
+
+def _raw(x):
+    return None if x is None else raw(x)
+
+
+def seed_from_torch():
+    """A seed drawn from torch's generator, so that `torch.manual_seed` repeats a run."""
+    return int(torch.empty((), dtype=torch.int64).random_())
+
+
+gat = _Gat.apply
+gatv2 = _GatV2.apply
+dot_attention = _DotAttention.apply
+
+
+class _Reduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, index, segments, reduce):
+        ctx.segments, ctx.reduce, ctx.shape = segments, reduce, x.shape
+        x = as_rows(x)
+        # Sums and means need nothing of x again.
+        ctx.save_for_backward(x if reduce > 1 else None, index)
+        return reduce_rows(x, segments, reduce)
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, index = ctx.saved_tensors
+        if torch.is_grad_enabled() and grad.requires_grad:
+            return _again(grad, index, ctx.segments, ctx.reduce), None, None, None
+        grad = as_rows(grad)
+        dx = empty(*ctx.shape, grad.dtype)
+        given = raw(dx) if x is None else raw(x)
+        ctx.segments.reduce_backward(NUMBERS[grad.dtype], (given, raw(grad), raw(dx)),
+                                     ctx.reduce, threads())
+        return dx, None, None, None
+
+
+def _again(grad, index, segments, reduce):
+    """The gradient of a sum or mean in operations that can be differentiated again."""
+    if reduce > 1:
+        raise RuntimeError("lacis: the gradient of this reduction cannot be differentiated again; "
+                           "lacis.unpatch() brings back an operation whose gradient can")
+    if reduce == 1:
+        ones = torch.ones((index.numel(), 1), dtype=grad.dtype)
+        grad = grad / reduce_rows(ones, segments, 0).clamp(min=1)
+    return grad.index_select(0, index)
+
+
+def reduce_rows(x, segments, reduce):
+    """The rows of each segment as one, without autograd."""
+    y = empty(segments.shape[0], x.size(1), x.dtype)
+    segments.reduce(NUMBERS[x.dtype], (raw(x), raw(y)), reduce, threads())
+    return y
+
+
+def segment_reduce(x, index, segments, reduce):
+    """The rows of each segment as one; ``index`` is what the segments were made of."""
+    if torch.is_grad_enabled() and x.requires_grad:
+        return _Reduce.apply(x, index, segments, REDUCE[reduce])
+    return reduce_rows(as_rows(x), segments, REDUCE[reduce])
+
+
+class _Softmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, segments):
+        y = softmax_rows(as_rows(x), segments)
+        ctx.segments = segments
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        (y,) = ctx.saved_tensors
+        grad = as_rows(grad)
+        dx = empty(*y.shape, y.dtype)
+        ctx.segments.softmax_backward(NUMBERS[y.dtype], (raw(y), raw(grad), raw(dx)), threads())
+        return dx, None
+
+
+def softmax_rows(x, segments):
+    """Softmax over each segment, each column alone, without autograd."""
+    y = empty(*x.shape, x.dtype)
+    segments.softmax(NUMBERS[x.dtype], (raw(x), raw(y)), threads())
+    return y
+
+
+def segment_softmax(x, segments):
+    """Softmax over each segment, each column alone."""
+    if torch.is_grad_enabled() and x.requires_grad:
+        return _Softmax.apply(x, segments)
+    return softmax_rows(as_rows(x), segments)

@@ -1,0 +1,136 @@
+//! Memory for results that torch then owns: on huge pages, and used again when torch lets go of it.
+//!
+//! A large result of torch's own is fresh memory that the system clears page by page; for products
+//! that are limited by memory this costs as much as the product. Blocks are handed over as DLPack
+//! tensors, whose deleter brings them back here.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use lacis::{Buffer, Error, Result};
+
+/// Bytes of a block are a multiple of this.
+const UNIT: usize = 2 << 20;
+/// Unused blocks are kept up to this many bytes, or as many as are in use.
+const KEPT_BYTES: usize = 256 << 20;
+
+/// Blocks that nobody uses, by size, and how much there is.
+#[derive(Default)]
+struct Blocks {
+    free: HashMap<usize, Vec<Buffer<u8>>>,
+    free_bytes: usize,
+    used_bytes: usize,
+}
+
+static BLOCKS: LazyLock<Mutex<Blocks>> = LazyLock::new(Mutex::default);
+
+fn with_blocks<R>(f: impl FnOnce(&mut Blocks) -> R) -> R {
+    f(&mut BLOCKS.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// A block of at least so many bytes. What it holds is not defined.
+fn take(bytes: usize) -> Result<Buffer<u8>> {
+    let size = bytes.max(1).next_multiple_of(UNIT);
+    let kept = with_blocks(|blocks| {
+        blocks.used_bytes += size;
+        let block = blocks.free.get_mut(&size).and_then(Vec::pop);
+        if block.is_some() {
+            blocks.free_bytes -= size;
+        }
+        block
+    });
+    match kept {
+        Some(block) => Ok(block),
+        None => Buffer::try_zeroed(size).inspect_err(|_| {
+            with_blocks(|blocks| blocks.used_bytes -= size);
+        }),
+    }
+}
+
+fn give_back(block: Buffer<u8>) {
+    let size = block.len();
+    let dropped = with_blocks(|blocks| {
+        blocks.used_bytes -= size;
+        if blocks.free_bytes + size > KEPT_BYTES.max(blocks.used_bytes) {
+            return Some(block);
+        }
+        blocks.free_bytes += size;
+        blocks.free.entry(size).or_default().push(block);
+        None
+    });
+    drop(dropped);
+}
+
+/// Bytes that wait to be used again, and bytes that torch has.
+pub fn usage() -> (usize, usize) {
+    with_blocks(|blocks| (blocks.free_bytes, blocks.used_bytes))
+}
+
+/// Gives unused blocks back to the system.
+pub fn clear() {
+    let free = with_blocks(|blocks| {
+        blocks.free_bytes = 0;
+        std::mem::take(&mut blocks.free)
+    });
+    drop(free);
+}
+
+/// DLPack's description of a tensor (its specification, version 0.8), and what keeps it alive.
+#[repr(C)]
+pub struct Managed {
+    data: *mut c_void,
+    device: [i32; 2],
+    dimensions: i32,
+    code: u8,
+    bits: u8,
+    lanes: u16,
+    shape: *mut i64,
+    strides: *mut i64,
+    byte_offset: u64,
+    context: *mut c_void,
+    deleter: Option<extern "C" fn(*mut Managed)>,
+    // What follows is ours: torch reads only what comes before.
+    extent: [i64; 2],
+    block: Option<Buffer<u8>>,
+}
+
+/// A tensor of `rows × cols` numbers of `bits` bits and DLPack's type `code`.
+///
+/// # Errors
+/// When the system has no memory.
+pub fn tensor(rows: usize, cols: usize, (code, bits): (u8, u8)) -> Result<Box<Managed>> {
+    let bytes = rows
+        .checked_mul(cols)
+        .and_then(|n| n.checked_mul(usize::from(bits) / 8))
+        .ok_or(Error::Memory { bytes: usize::MAX })?;
+    let mut block = take(bytes)?;
+    let data = block.make_mut().as_mut_ptr().cast();
+    let mut tensor = Box::new(Managed {
+        data,
+        device: [1, 0],
+        dimensions: 2,
+        code,
+        bits,
+        lanes: 1,
+        shape: std::ptr::null_mut(),
+        strides: std::ptr::null_mut(),
+        byte_offset: 0,
+        context: std::ptr::null_mut(),
+        deleter: Some(release),
+        extent: [rows as i64, cols as i64],
+        block: Some(block),
+    });
+    tensor.shape = tensor.extent.as_mut_ptr();
+    Ok(tensor)
+}
+
+/// Called once by whoever owns the tensor, when it is done with it.
+pub extern "C" fn release(tensor: *mut Managed) {
+    // SAFETY: DLPack hands back the pointer that `capsule` made of a box, once.
+    #[allow(unsafe_code)]
+    let mut tensor = unsafe { Box::from_raw(tensor) };
+    if let Some(block) = tensor.block.take() {
+        give_back(block);
+    }
+}
