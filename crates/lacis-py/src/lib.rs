@@ -9,6 +9,7 @@ mod error;
 mod graph;
 mod machine;
 mod sampling;
+mod torch;
 mod training;
 mod view;
 
@@ -24,5 +25,6 @@ fn _lacis(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<view::View>()?;
     module.add_function(wrap_pyfunction!(training::logits, module)?)?;
     command::register(module)?;
-    machine::register(module)
+    machine::register(module)?;
+    torch::register(module)
 }

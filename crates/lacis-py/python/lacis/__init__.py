@@ -19,6 +19,12 @@ from ._lacis import __version__
 
 # Where each public name lives; a name is imported when it is first asked for.
 _HOMES = {
+    "patch": "_patch",
+    "unpatch": "_patch",
+    "patched": "_patch",
+    "optimize": "_optimize",
+    "report": "_report",
+    "clear_caches": "_cache",
     "show_versions": "_versions",
     "Graph": "_graphs",
     "load_graph": "_graphs",

@@ -96,6 +96,8 @@ class Sparse:
 
     def __init__(self, adjacency, flipped, values, place):
         self.adjacency, self.flipped, self.values = adjacency, flipped, values
+        # Whether a row has no column twice, as far as the format promises it.
+        self.merged = True
         # What results are kept with, and what else they follow from.
         self._key, *self._others = place
 
@@ -169,7 +171,9 @@ def _coo_input(adj):
     check_edges(edges)
     # Entry (i, j) of the matrix is an edge from j to i.
     adjacency = edge_adjacency(edges, *adj.shape, "target_to_source", ordered=True)
-    return Sparse(adjacency, False, adj._values(), (edges,))
+    sparse = Sparse(adjacency, False, adj._values(), (edges,))
+    sparse.merged = adj.is_coalesced()
+    return sparse
 
 
 def _rows_together(pointers, indices, n_cols):

@@ -13,6 +13,7 @@ from . import _report
 
 _undo = []
 _names = []
+_layers = []
 _state = {"active": False}
 
 
@@ -59,6 +60,7 @@ def unpatch():
     while _undo:
         _undo.pop()()
     _names.clear()
+    _layers.clear()
 
 
 class patched(contextlib.ContextDecorator):
@@ -88,7 +90,7 @@ def _patch_all():
     from . import _functions
 
     if importlib.util.find_spec("torch_geometric") is not None:
-        _patch_layers()
+        install_layers()
         for name in ("spmm", "scatter", "segment", "softmax"):
             module = importlib.import_module("torch_geometric.utils")
             original = getattr(module, name)
@@ -103,15 +105,24 @@ def _patch_all():
     _patch_torch(_functions)
 
 
-def _patch_layers():
+def install_layers():
+    """Put the fused layers in place; they act where `patch()` or `optimize()` says so."""
     from ._layers import LAYERS
 
+    if _layers:
+        return
     conv = importlib.import_module("torch_geometric.nn.conv")
     for name, (fused, methods) in LAYERS.items():
         cls = getattr(conv, name, None)
         if cls is None or "forward" not in cls.__dict__:
             continue
         _replace(cls, "forward", layer_forward(cls, fused, methods), name)
+        _layers.append(cls)
+
+
+def is_layer(module):
+    """Whether it is one of the layers that Lacis knows, or of a class made from one."""
+    return isinstance(module, tuple(_layers))
 
 
 def _patch_torch(functions):
@@ -208,19 +219,40 @@ def changed(layer, cls, methods):
     return None
 
 
+def _acts_on(layer):
+    return _state["active"] or "_lacis_optimized" in layer.__dict__
+
+
+def _is_simple(aggregation):
+    return type(aggregation).__name__ in ("SumAggregation", "MeanAggregation") and \
+        type(aggregation).__module__ == "torch_geometric.nn.aggr.basic"
+
+
 def layer_forward(cls, fused, methods):
     """The forward that takes the place of a layer's own."""
     import torch
 
     from ._graph import Decline
 
+    from . import _compiled
+
     original = cls.__dict__["forward"]
     name = cls.__name__
     is_compiling = torch.compiler.is_compiling
+    compiled = _compiled.LAYERS.get(name)
+
+    @torch.compiler.assume_constant_result
+    def compiles(layer):
+        """Whether the compiled form may stand for this layer; asked once, while tracing."""
+        return compiled is not None and _acts_on(layer) and changed(layer, cls, methods) is None \
+            and _is_simple(layer.aggr_module)
 
     @functools.wraps(original)
     def forward(self, *args, **kwargs):
-        if is_compiling() or not _state["active"]:
+        if is_compiling():
+            out = compiled(self, *args, **kwargs) if compiles(self) else None
+            return original(self, *args, **kwargs) if out is None else out
+        if not _acts_on(self):
             return original(self, *args, **kwargs)
         record = _report.record(name)
         why = bypassed() or changed(self, cls, methods)
@@ -247,6 +279,7 @@ def _measured(layer, original, given, record, run):
 
     out = record.run(run)
     args, kwargs = given
+    active = _state["active"]
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         _state["active"] = False
         try:
@@ -254,7 +287,7 @@ def _measured(layer, original, given, record, run):
             other = original(layer, *args, **kwargs)
             record.original_seconds += time.perf_counter() - started
         finally:
-            _state["active"] = True
+            _state["active"] = active
     record.compared += 1
     difference = (out.detach() - other).abs().max() if out.numel() else 0.0
     record.largest_difference = max(record.largest_difference, float(difference))

@@ -97,6 +97,15 @@ class Matrix:
             self._made[key] = made
         return made
 
+    def seconds(self, k, dtype):
+        """How long a product with `k` columns takes, by the machine's profile."""
+        key = ("seconds", k, dtype)
+        made = self._made.get(key)
+        if made is None:
+            made = _lacis.spmm_seconds(self.adjacency, NUMBERS[dtype], k, self.values is not None)
+            self._made[key] = made
+        return made
+
     def product(self, x, bias=None):
         """``self @ x + bias`` without autograd."""
         dtype = x.dtype
@@ -108,7 +117,7 @@ class Matrix:
             bias = bias.detach().to(sums).contiguous()
         which = (self.flipped, 0, _address(left), _address(right),
                  _address(self._arranged(sums)), _address(bias))
-        self.adjacency.spmm(NUMBERS[dtype], (raw(x), raw(y)), which, threads())
+        _lacis.spmm(self.adjacency, NUMBERS[dtype], (raw(x), raw(y)), which, threads())
         return y
 
     def __call__(self, x, bias=None):
@@ -171,7 +180,7 @@ class _Weighted(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             x = as_rows(x)
             dweight = torch.empty(weight.shape, dtype=SUMS[x.dtype])
-            ctx.adjacency.value_gradients(NUMBERS[x.dtype], (raw(x), raw(grad)),
+            _lacis.value_gradients(ctx.adjacency, NUMBERS[x.dtype], (raw(x), raw(grad)),
                                           (0, 0, raw_list(dweight)), threads())
             dweight = dweight.to(weight.dtype)
         return dx, dweight, None
@@ -189,7 +198,7 @@ def _extreme(adjacency, x, reduce, values):
     if values is not None:
         values = arrange(adjacency, values.detach().to(SUMS[x.dtype]), False)
     which = (False, reduce, 0, 0, _address(values), 0)
-    adjacency.spmm(NUMBERS[x.dtype], (raw(x), raw(y)), which, threads())
+    _lacis.spmm(adjacency, NUMBERS[x.dtype], (raw(x), raw(y)), which, threads())
     return y
 
 
@@ -205,7 +214,7 @@ class _Extreme(torch.autograd.Function):
             own = None
             if values is not None:
                 own = arrange(adjacency, values.detach().to(SUMS[x.dtype]), False)
-            adjacency.spmm_arguments(NUMBERS[x.dtype], (raw(x), raw(y), raw_list(at)),
+            _lacis.spmm_arguments(adjacency, NUMBERS[x.dtype], (raw(x), raw(y), raw_list(at)),
                                      (reduce, _address(own)), threads())
         else:
             y = _extreme(adjacency, x, reduce, values)
@@ -224,8 +233,8 @@ class _Extreme(torch.autograd.Function):
             own = [arrange(adjacency, values, transposed) for transposed in (False, True)]
         if at is None:
             at = torch.empty(0, dtype=torch.int32)
-        adjacency.spmm_extreme_backward(
-            NUMBERS[x.dtype], (raw(x), raw(y), raw(grad), raw(dx)), raw_list(at),
+        _lacis.spmm_extreme_backward(
+            adjacency, NUMBERS[x.dtype], (raw(x), raw(y), raw(grad), raw(dx)), raw_list(at),
             (ctx.reduce, ctx.ties), (_address(own[0]), _address(own[1])), threads())
         return dx, None, None, None, None
 
@@ -242,7 +251,7 @@ class _Gat(torch.autograd.Function):
         y = empty(adjacency.shape[0], source.size(1), dtype)
         lse = torch.empty((y.size(0), vectors[0].size(0)), dtype=sums)
         given = (raw(source), _raw(target), raw(vectors[0]), raw(vectors[1]), slope)
-        adjacency.gat(NUMBERS[dtype], given, (None, _raw(bias), p, seed),
+        _lacis.gat(adjacency, NUMBERS[dtype], given, (None, _raw(bias), p, seed),
                       (raw(y), raw(lse), threads()))
         ctx.how = how
         ctx.dtypes = (target_vectors.dtype, source_vectors.dtype)
@@ -260,8 +269,9 @@ class _Gat(torch.autograd.Function):
         dt, du = torch.empty_like(t), torch.empty_like(u)
         dbias = torch.empty_like(bias) if ctx.needs_input_grad[4] else None
         given = (raw(source), _raw(target), raw(t), raw(u), slope)
-        adjacency.gat_backward(
-            NUMBERS[dtype], given, ((None, _raw(bias), p, seed), (raw(y), raw(lse), raw(grad))),
+        _lacis.gat_backward(
+            adjacency, NUMBERS[dtype], given,
+            ((None, _raw(bias), p, seed), (raw(y), raw(lse), raw(grad))),
             (raw(dsource), _raw(dtarget), raw(dt), raw(du), _raw(dbias), threads()))
         return dsource, dtarget, dt.to(ctx.dtypes[0]), du.to(ctx.dtypes[1]), dbias, None
 
@@ -276,7 +286,7 @@ class _GatV2(torch.autograd.Function):
         features = None if features is None else as_rows(features)
         y = empty(adjacency.shape[0], source.size(1), dtype)
         lse = torch.empty((y.size(0), own.size(0)), dtype=sums)
-        adjacency.gatv2(NUMBERS[dtype], (raw(target), raw(source), raw(own), slope),
+        _lacis.gatv2(adjacency, NUMBERS[dtype], (raw(target), raw(source), raw(own), slope),
                         (_raw(features), None, p, seed), (raw(y), raw(lse), threads()))
         ctx.how, ctx.vectors_dtype = how, vectors.dtype
         ctx.save_for_backward(target, source, own, features, y, lse)
@@ -291,8 +301,8 @@ class _GatV2(torch.autograd.Function):
         dtarget, dsource = empty(*target.shape, dtype), empty(*source.shape, dtype)
         dvectors = torch.empty_like(own)
         dfeatures = empty(*features.shape, dtype) if ctx.needs_input_grad[3] else None
-        adjacency.gatv2_backward(
-            NUMBERS[dtype], (raw(target), raw(source), raw(own), slope),
+        _lacis.gatv2_backward(
+            adjacency, NUMBERS[dtype], (raw(target), raw(source), raw(own), slope),
             ((_raw(features), None, p, seed), (raw(y), raw(lse), raw(grad))),
             (raw(dtarget), raw(dsource), raw(dvectors), _raw(dfeatures), threads()))
         return dtarget, dsource, dvectors.to(ctx.vectors_dtype), dfeatures, None
@@ -307,8 +317,8 @@ class _DotAttention(torch.autograd.Function):
         features = None if features is None else as_rows(features)
         y = empty(adjacency.shape[0], values.size(1), dtype)
         lse = torch.empty((y.size(0), heads), dtype=sums)
-        adjacency.dot_attention(
-            NUMBERS[dtype], (raw(queries), raw(keys), raw(values), heads, scale),
+        _lacis.dot_attention(
+            adjacency, NUMBERS[dtype], (raw(queries), raw(keys), raw(values), heads, scale),
             (_raw(features), None, p, seed), (raw(y), raw(lse), threads()))
         ctx.how = how
         ctx.save_for_backward(queries, keys, values, features, y, lse)
@@ -322,8 +332,8 @@ class _DotAttention(torch.autograd.Function):
         dtype, grad = keys.dtype, as_rows(grad)
         grads = [empty(*x.shape, dtype) for x in (queries, keys, values)]
         dfeatures = empty(*features.shape, dtype) if ctx.needs_input_grad[3] else None
-        adjacency.dot_attention_backward(
-            NUMBERS[dtype], (raw(queries), raw(keys), raw(values), heads, scale),
+        _lacis.dot_attention_backward(
+            adjacency, NUMBERS[dtype], (raw(queries), raw(keys), raw(values), heads, scale),
             ((_raw(features), None, p, seed), (raw(y), raw(lse), raw(grad))),
             (*(raw(dx) for dx in grads), _raw(dfeatures), threads()))
         return *grads, dfeatures, None

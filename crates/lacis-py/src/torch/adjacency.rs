@@ -49,9 +49,10 @@ impl Adjacency {
         py: Python<'_>,
         edges: (usize, usize, usize, usize),
         size: (usize, usize),
-        (loops, ordered): (u8, bool),
+        how: (u8, bool),
         count: usize,
     ) -> PyResult<Self> {
+        let (loops, ordered) = how;
         let (rows, cols, len, bytes) = edges;
         let make = || -> Result<Self> {
             let threads = threads(count)?;
@@ -77,9 +78,10 @@ impl Adjacency {
         py: Python<'_>,
         pointers: RawList,
         columns: RawList,
-        (n_cols, bytes): (usize, usize),
+        how: (usize, usize),
         count: usize,
     ) -> PyResult<Self> {
+        let (n_cols, bytes) = how;
         let make = || -> Result<Self> {
             let threads = threads(count)?;
             let csr = match bytes {
@@ -117,9 +119,7 @@ impl Adjacency {
 
     /// Writes the number of entries of each row.
     fn degrees(&self, py: Python<'_>, numbers: Numbers, out: RawList) -> PyResult<()> {
-        let degrees = || {
-            with_numbers!(numbers, T => lengths::<T>(self.csr(), write(out)?))
-        };
+        let degrees = || with_numbers!(numbers, T => lengths::<T>(self.csr(), write(out)?));
         py.detach(degrees).map_err(failed)
     }
 
@@ -128,9 +128,11 @@ impl Adjacency {
         &self,
         py: Python<'_>,
         numbers: Numbers,
-        (values, out): (RawList, RawList),
-        (transposed, count): (bool, usize),
+        tensors: (RawList, RawList),
+        how: (bool, usize),
     ) -> PyResult<()> {
+        let (values, out) = tensors;
+        let (transposed, count) = how;
         let arrange = || -> Result<()> {
             let threads = threads(count)?;
             let csr = self.side(transposed, &threads)?;
@@ -188,12 +190,7 @@ fn lengths<T: Stored>(csr: &Csr, out: &mut [T]) -> Result<()> {
 }
 
 /// `out_e = values[order_e]`.
-fn arranged<T: Stored>(
-    values: &[T],
-    csr: &Csr,
-    out: &mut [T],
-    threads: &Threads,
-) -> Result<()> {
+fn arranged<T: Stored>(values: &[T], csr: &Csr, out: &mut [T], threads: &Threads) -> Result<()> {
     same_size("arrange", "number of values", csr.nnz(), values.len())?;
     same_size("arrange", "number of results", csr.nnz(), out.len())?;
     let Some(order) = csr.order() else {

@@ -1,7 +1,9 @@
 //! Attention over edges for torch: GAT, GATv2 and dot products, forward and backward.
 
-use lacis::kernels::attention::{DotAttention, DotAttentionGrads, Gat, GatGrads, GatV2, GatV2Grads};
 use lacis::kernels::attention::Given;
+use lacis::kernels::attention::{
+    DotAttention, DotAttentionGrads, Gat, GatGrads, GatV2, GatV2Grads,
+};
 use lacis::kernels::dropout::Dropout;
 use lacis::kernels::{Mat, MatMut, Stored};
 use lacis::{CsrView, Result, Rng, Threads};
@@ -31,152 +33,161 @@ impl OfEdges {
 /// The result, what the forward leaves for the backward, and the gradient of the result.
 type Past = (Raw, Raw, Raw);
 
-#[pymethods]
-impl Adjacency {
-    /// GAT: `y` and `lse` from `source`, `target` (absent: the same), both vectors and the slope.
-    fn gat(
-        &self,
-        py: Python<'_>,
-        numbers: Numbers,
-        given: (Raw, Option<Raw>, Raw, Raw, f64),
-        edges: OfEdges,
-        (y, lse, count): (Raw, Raw, usize),
-    ) -> PyResult<()> {
-        let run = || -> Result<()> {
-            with_numbers!(numbers, T => {
-                let threads = threads(count)?;
-                let gat = gat_of::<T>(self.attended(&edges, &threads)?, given, &edges)?;
-                gat.forward(isa(), (y.write::<T>()?, lse.write()?), &threads)
-            })
-        };
-        py.detach(run).map_err(failed)
-    }
+/// GAT: `y` and `lse` from `source`, `target` (absent: the same), both vectors and the slope.
+#[pyfunction]
+pub fn gat(
+    py: Python<'_>,
+    on: &Adjacency,
+    numbers: Numbers,
+    given: (Raw, Option<Raw>, Raw, Raw, f64),
+    edges: OfEdges,
+    tensors: (Raw, Raw, usize),
+) -> PyResult<()> {
+    let (y, lse, count) = tensors;
+    let run = || -> Result<()> {
+        with_numbers!(numbers, T => {
+            let threads = threads(count)?;
+            let gat = gat_of::<T>(on.attended(&edges, &threads)?, given, &edges)?;
+            gat.forward(isa(), (y.write::<T>()?, lse.write()?), &threads)
+        })
+    };
+    py.detach(run).map_err(failed)
+}
 
-    /// The gradients of [`Adjacency::gat`]: of source, target, target vectors, source vectors and
-    /// of the edges' bias.
-    #[allow(clippy::type_complexity)]
-    fn gat_backward(
-        &self,
-        py: Python<'_>,
-        numbers: Numbers,
-        given: (Raw, Option<Raw>, Raw, Raw, f64),
-        (edges, past): (OfEdges, Past),
-        grads: (Raw, Option<Raw>, Raw, Raw, Option<Raw>, usize),
-    ) -> PyResult<()> {
-        let (source, target, target_vectors, source_vectors, bias, count) = grads;
-        let run = || -> Result<()> {
-            with_numbers!(numbers, T => {
-                let threads = threads(count)?;
-                let gat = gat_of::<T>(self.attended(&edges, &threads)?, given, &edges)?;
-                let past = self.past::<T>((&edges, bias.is_some()), past, &threads)?;
-                let grads = GatGrads {
-                    source: source.write::<T>()?,
-                    target: some(target)?,
-                    target_vectors: target_vectors.write()?,
-                    source_vectors: source_vectors.write()?,
-                    edge_vectors: None,
-                    features: None,
-                    bias: some(bias)?,
-                };
-                gat.backward(isa(), &past, grads, &threads)
-            })
-        };
-        py.detach(run).map_err(failed)
-    }
+/// The gradients of [`gat`]: of source, target, target vectors, source vectors and
+/// of the edges' bias.
+#[pyfunction]
+#[allow(clippy::type_complexity)]
+pub fn gat_backward(
+    py: Python<'_>,
+    on: &Adjacency,
+    numbers: Numbers,
+    given: (Raw, Option<Raw>, Raw, Raw, f64),
+    of: (OfEdges, Past),
+    grads: (Raw, Option<Raw>, Raw, Raw, Option<Raw>, usize),
+) -> PyResult<()> {
+    let (edges, past) = of;
+    let (source, target, target_vectors, source_vectors, bias, count) = grads;
+    let run = || -> Result<()> {
+        with_numbers!(numbers, T => {
+            let threads = threads(count)?;
+            let gat = gat_of::<T>(on.attended(&edges, &threads)?, given, &edges)?;
+            let past = on.past::<T>((&edges, bias.is_some()), past, &threads)?;
+            let grads = GatGrads {
+                source: source.write::<T>()?,
+                target: some(target)?,
+                target_vectors: target_vectors.write()?,
+                source_vectors: source_vectors.write()?,
+                edge_vectors: None,
+                features: None,
+                bias: some(bias)?,
+            };
+            gat.backward(isa(), &past, grads, &threads)
+        })
+    };
+    py.detach(run).map_err(failed)
+}
 
-    /// GATv2: `y` and `lse` from `target`, `source`, the vectors and the slope.
-    fn gatv2(
-        &self,
-        py: Python<'_>,
-        numbers: Numbers,
-        given: (Raw, Raw, Raw, f64),
-        edges: OfEdges,
-        (y, lse, count): (Raw, Raw, usize),
-    ) -> PyResult<()> {
-        let run = || -> Result<()> {
-            with_numbers!(numbers, T => {
-                let threads = threads(count)?;
-                let gat = gatv2_of::<T>(self.attended(&edges, &threads)?, given, &edges)?;
-                gat.forward(isa(), (y.write::<T>()?, lse.write()?), &threads)
-            })
-        };
-        py.detach(run).map_err(failed)
-    }
+/// GATv2: `y` and `lse` from `target`, `source`, the vectors and the slope.
+#[pyfunction]
+pub fn gatv2(
+    py: Python<'_>,
+    on: &Adjacency,
+    numbers: Numbers,
+    given: (Raw, Raw, Raw, f64),
+    edges: OfEdges,
+    tensors: (Raw, Raw, usize),
+) -> PyResult<()> {
+    let (y, lse, count) = tensors;
+    let run = || -> Result<()> {
+        with_numbers!(numbers, T => {
+            let threads = threads(count)?;
+            let gat = gatv2_of::<T>(on.attended(&edges, &threads)?, given, &edges)?;
+            gat.forward(isa(), (y.write::<T>()?, lse.write()?), &threads)
+        })
+    };
+    py.detach(run).map_err(failed)
+}
 
-    /// The gradients of [`Adjacency::gatv2`]: of target, source, vectors and the edges' features.
-    fn gatv2_backward(
-        &self,
-        py: Python<'_>,
-        numbers: Numbers,
-        given: (Raw, Raw, Raw, f64),
-        (edges, past): (OfEdges, Past),
-        grads: (Raw, Raw, Raw, Option<Raw>, usize),
-    ) -> PyResult<()> {
-        let (target, source, vectors, features, count) = grads;
-        let run = || -> Result<()> {
-            with_numbers!(numbers, T => {
-                let threads = threads(count)?;
-                let gat = gatv2_of::<T>(self.attended(&edges, &threads)?, given, &edges)?;
-                let past = self.past::<T>((&edges, false), past, &threads)?;
-                let grads = GatV2Grads {
-                    target: target.write::<T>()?,
-                    source: source.write::<T>()?,
-                    vectors: vectors.write()?,
-                    features: some(features)?,
-                    bias: None,
-                };
-                gat.backward(isa(), &past, grads, &threads)
-            })
-        };
-        py.detach(run).map_err(failed)
-    }
+/// The gradients of [`gatv2`]: of target, source, vectors and the edges' features.
+#[pyfunction]
+pub fn gatv2_backward(
+    py: Python<'_>,
+    on: &Adjacency,
+    numbers: Numbers,
+    given: (Raw, Raw, Raw, f64),
+    of: (OfEdges, Past),
+    grads: (Raw, Raw, Raw, Option<Raw>, usize),
+) -> PyResult<()> {
+    let (edges, past) = of;
+    let (target, source, vectors, features, count) = grads;
+    let run = || -> Result<()> {
+        with_numbers!(numbers, T => {
+            let threads = threads(count)?;
+            let gat = gatv2_of::<T>(on.attended(&edges, &threads)?, given, &edges)?;
+            let past = on.past::<T>((&edges, false), past, &threads)?;
+            let grads = GatV2Grads {
+                target: target.write::<T>()?,
+                source: source.write::<T>()?,
+                vectors: vectors.write()?,
+                features: some(features)?,
+                bias: None,
+            };
+            gat.backward(isa(), &past, grads, &threads)
+        })
+    };
+    py.detach(run).map_err(failed)
+}
 
-    /// Dot products: `y` and `lse` from queries, keys, values, the number of heads and the scale.
-    fn dot_attention(
-        &self,
-        py: Python<'_>,
-        numbers: Numbers,
-        given: (Raw, Raw, Raw, usize, f64),
-        edges: OfEdges,
-        (y, lse, count): (Raw, Raw, usize),
-    ) -> PyResult<()> {
-        let run = || -> Result<()> {
-            with_numbers!(numbers, T => {
-                let threads = threads(count)?;
-                let dot = dot_of::<T>(self.attended(&edges, &threads)?, given, &edges)?;
-                dot.forward(isa(), (y.write::<T>()?, lse.write()?), &threads)
-            })
-        };
-        py.detach(run).map_err(failed)
-    }
+/// Dot products: `y` and `lse` from queries, keys, values, the number of heads and the scale.
+#[pyfunction]
+pub fn dot_attention(
+    py: Python<'_>,
+    on: &Adjacency,
+    numbers: Numbers,
+    given: (Raw, Raw, Raw, usize, f64),
+    edges: OfEdges,
+    tensors: (Raw, Raw, usize),
+) -> PyResult<()> {
+    let (y, lse, count) = tensors;
+    let run = || -> Result<()> {
+        with_numbers!(numbers, T => {
+            let threads = threads(count)?;
+            let dot = dot_of::<T>(on.attended(&edges, &threads)?, given, &edges)?;
+            dot.forward(isa(), (y.write::<T>()?, lse.write()?), &threads)
+        })
+    };
+    py.detach(run).map_err(failed)
+}
 
-    /// The gradients of [`Adjacency::dot_attention`]: of queries, keys, values and features.
-    fn dot_attention_backward(
-        &self,
-        py: Python<'_>,
-        numbers: Numbers,
-        given: (Raw, Raw, Raw, usize, f64),
-        (edges, past): (OfEdges, Past),
-        grads: (Raw, Raw, Raw, Option<Raw>, usize),
-    ) -> PyResult<()> {
-        let (queries, keys, values, features, count) = grads;
-        let run = || -> Result<()> {
-            with_numbers!(numbers, T => {
-                let threads = threads(count)?;
-                let dot = dot_of::<T>(self.attended(&edges, &threads)?, given, &edges)?;
-                let past = self.past::<T>((&edges, false), past, &threads)?;
-                let grads = DotAttentionGrads {
-                    queries: queries.write::<T>()?,
-                    keys: keys.write::<T>()?,
-                    values: values.write::<T>()?,
-                    features: some(features)?,
-                    bias: None,
-                };
-                dot.backward(isa(), &past, grads, &threads)
-            })
-        };
-        py.detach(run).map_err(failed)
-    }
+/// The gradients of [`dot_attention`]: of queries, keys, values and features.
+#[pyfunction]
+pub fn dot_attention_backward(
+    py: Python<'_>,
+    on: &Adjacency,
+    numbers: Numbers,
+    given: (Raw, Raw, Raw, usize, f64),
+    of: (OfEdges, Past),
+    grads: (Raw, Raw, Raw, Option<Raw>, usize),
+) -> PyResult<()> {
+    let (edges, past) = of;
+    let (queries, keys, values, features, count) = grads;
+    let run = || -> Result<()> {
+        with_numbers!(numbers, T => {
+            let threads = threads(count)?;
+            let dot = dot_of::<T>(on.attended(&edges, &threads)?, given, &edges)?;
+            let past = on.past::<T>((&edges, false), past, &threads)?;
+            let grads = DotAttentionGrads {
+                queries: queries.write::<T>()?,
+                keys: keys.write::<T>()?,
+                values: values.write::<T>()?,
+                features: some(features)?,
+                bias: None,
+            };
+            dot.backward(isa(), &past, grads, &threads)
+        })
+    };
+    py.detach(run).map_err(failed)
 }
 
 impl Adjacency {

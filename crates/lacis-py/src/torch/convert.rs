@@ -111,9 +111,9 @@ impl<'py> FromPyObject<'_, 'py> for Numbers {
             0 => Ok(Numbers::F32),
             1 => Ok(Numbers::F64),
             2 => Ok(Numbers::Bf16),
-            other => {
-                Err(pyo3::exceptions::PyValueError::new_err(format!("no numbers are called {other}")))
-            }
+            other => Err(pyo3::exceptions::PyValueError::new_err(format!(
+                "no numbers are called {other}"
+            ))),
         }
     }
 }

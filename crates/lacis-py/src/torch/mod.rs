@@ -60,6 +60,19 @@ fn clear_result_memory() {
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<adjacency::Adjacency>()?;
     module.add_class::<segments::Segments>()?;
+    module.add_function(wrap_pyfunction!(attention::gat, module)?)?;
+    module.add_function(wrap_pyfunction!(attention::gat_backward, module)?)?;
+    module.add_function(wrap_pyfunction!(attention::gatv2, module)?)?;
+    module.add_function(wrap_pyfunction!(attention::gatv2_backward, module)?)?;
+    module.add_function(wrap_pyfunction!(attention::dot_attention, module)?)?;
+    module.add_function(wrap_pyfunction!(attention::dot_attention_backward, module)?)?;
+    module.add_function(wrap_pyfunction!(products::spmm, module)?)?;
+    module.add_function(wrap_pyfunction!(products::spmm_seconds, module)?)?;
+    module.add_function(wrap_pyfunction!(products::spmm_arguments, module)?)?;
+    module.add_function(wrap_pyfunction!(products::spmm_extreme_backward, module)?)?;
+    module.add_function(wrap_pyfunction!(products::value_gradients, module)?)?;
+    module.add_function(wrap_pyfunction!(products::sddmm, module)?)?;
+    module.add_function(wrap_pyfunction!(products::sddmm_backward, module)?)?;
     module.add_function(wrap_pyfunction!(pointers::result, module)?)?;
     module.add_function(wrap_pyfunction!(use_machine_profile, module)?)?;
     module.add_function(wrap_pyfunction!(result_memory, module)?)?;

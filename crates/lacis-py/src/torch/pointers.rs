@@ -8,12 +8,7 @@ use super::{Numbers, failed};
 
 /// An undefined matrix as a DLPack capsule, which `torch.from_dlpack` takes over.
 #[pyfunction]
-pub fn result(
-    py: Python<'_>,
-    numbers: Numbers,
-    rows: usize,
-    cols: usize,
-) -> PyResult<Py<PyAny>> {
+pub fn result(py: Python<'_>, numbers: Numbers, rows: usize, cols: usize) -> PyResult<Py<PyAny>> {
     // DLPack's names: 2 is an IEEE float, 4 a bfloat.
     let kind = match numbers {
         Numbers::F32 => (2, 32),
@@ -26,10 +21,7 @@ pub fn result(
     let capsule = unsafe { ffi::PyCapsule_New(tensor.cast(), NAME.as_ptr(), Some(drop_unused)) };
     // SAFETY: a new reference, or null with an exception set.
     #[allow(unsafe_code)]
-    unsafe {
-        Bound::from_owned_ptr_or_err(py, capsule)
-    }
-    .map(Bound::unbind)
+    unsafe { Bound::from_owned_ptr_or_err(py, capsule) }.map(Bound::unbind)
 }
 
 /// What DLPack calls a tensor that nobody has taken over yet.

@@ -28,12 +28,8 @@ fn index_of(index: RawList, bytes: usize, n: usize, threads: &Threads) -> Result
 impl Segments {
     /// Item `i` belongs to segment `index[i]` of `n`.
     #[new]
-    fn new(
-        py: Python<'_>,
-        index: RawList,
-        (bytes, n): (usize, usize),
-        count: usize,
-    ) -> PyResult<Self> {
+    fn new(py: Python<'_>, index: RawList, how: (usize, usize), count: usize) -> PyResult<Self> {
+        let (bytes, n) = how;
         let make = || -> Result<Self> {
             let threads = threads(count)?;
             Ok(Segments { groups: Groups::new(index_of(index, bytes, n, &threads)?, &threads) })
@@ -60,10 +56,11 @@ impl Segments {
         &self,
         py: Python<'_>,
         numbers: Numbers,
-        (x, y): (Raw, Raw),
+        tensors: (Raw, Raw),
         code: u8,
         count: usize,
     ) -> PyResult<()> {
+        let (x, y) = tensors;
         let run = || -> Result<()> {
             with_numbers!(numbers, T => {
                 let reduce = reduce_of(code);
@@ -80,10 +77,11 @@ impl Segments {
         &self,
         py: Python<'_>,
         numbers: Numbers,
-        (x, grad, dx): (Raw, Raw, Raw),
+        tensors: (Raw, Raw, Raw),
         code: u8,
         count: usize,
     ) -> PyResult<()> {
+        let (x, grad, dx) = tensors;
         let run = || -> Result<()> {
             with_numbers!(numbers, T => {
                 let (segments, ties) = (self.groups.segments(), Ties::SplitWithInitialZero);
@@ -101,9 +99,10 @@ impl Segments {
         &self,
         py: Python<'_>,
         numbers: Numbers,
-        (x, y): (Raw, Raw),
+        tensors: (Raw, Raw),
         count: usize,
     ) -> PyResult<()> {
+        let (x, y) = tensors;
         let run = || -> Result<()> {
             with_numbers!(numbers, T => {
                 let segments = self.groups.segments();
@@ -119,9 +118,10 @@ impl Segments {
         &self,
         py: Python<'_>,
         numbers: Numbers,
-        (y, grad, dx): (Raw, Raw, Raw),
+        tensors: (Raw, Raw, Raw),
         count: usize,
     ) -> PyResult<()> {
+        let (y, grad, dx) = tensors;
         let run = || -> Result<()> {
             with_numbers!(numbers, T => {
                 let (y, segments) = (y.read::<T>()?, self.groups.segments());

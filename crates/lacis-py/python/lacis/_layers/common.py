@@ -6,8 +6,8 @@ from torch import Tensor
 from .. import _torch as ops
 from .._cache import derived
 from .._graph import (check_edges, check_features, declared_size, edge_adjacency, is_plain,
-                      mean_matrix, normalised, plain_edges, plain_matrix, require, sparse_input,
-                      valued_matrix)
+                      is_sparse_tensor, mean_matrix, normalised, plain_edges, plain_matrix,
+                      require, sparse_input, valued_matrix)
 
 _AGGREGATIONS = {"SumAggregation": "sum", "MeanAggregation": "mean", "MaxAggregation": "max",
                  "MinAggregation": "min"}
@@ -60,13 +60,14 @@ def sizes_of(layer, x, edge_index, size):
     return found[0], found[0] if n_targets is None else n_targets
 
 
-def gather(layer, x, edge_index, size, edge_weight=None):
+def gather(layer, x, edge_index, size, edge_weight=None, pattern=False):
     """A function of the sources' features that gives their sum, mean, maximum or minimum at each
-    target, weighted where edges have weights."""
+    target, weighted where edges have weights. `pattern`: of a `SparseTensor` only the pattern
+    counts."""
     reduce = aggregation(layer)
     edges = plain_edges(edge_index)
     if edges is None:
-        return _gather_sparse(layer, x, edge_index, reduce, edge_weight)
+        return _gather_sparse(layer, x, edge_index, reduce, (edge_weight, pattern))
     check_edges(edges)
     n_sources, n_targets = sizes_of(layer, x, edge_index, size)
     if edge_weight is not None:
@@ -114,12 +115,15 @@ def weighted_sum(adjacency, h, weight):
     return ops.weighted(adjacency, h, weight.to(ops.SUMS[h.dtype]))
 
 
-def _gather_sparse(layer, x, adj, reduce, edge_weight):
+def _gather_sparse(layer, x, adj, reduce, how):
+    edge_weight, pattern = how
     require(edge_weight is None, "edge weights beside a sparse matrix")
     require(layer.fuse and layer.flow == "source_to_target", "a sparse matrix that is not fused")
     require(not _requires_grad(adj), "a sparse matrix whose values need a gradient")
     sparse = sparse_input(adj)
     require(sparse is not None, "an adjacency of unknown kind")
+    if pattern and is_sparse_tensor(adj):
+        sparse = sparse.pattern()
     n_targets, n_sources = sparse.size
     require(x[0].size(0) == n_sources and (x[1] is None or x[1].size(0) == n_targets),
             "sizes that contradict each other")
@@ -138,8 +142,10 @@ def sparse_product(sparse, dtype, reduce):
     if reduce == "sum":
         return sparse.matrix()
     if reduce == "mean":
+        require(sparse.merged, "a matrix that repeats entries")
         return sparse.mean()
     require(not sparse.flipped, "a maximum of a matrix by columns")
+    require(sparse.merged, "a matrix that repeats entries")
     constants = sparse.constants()
     return lambda h: ops.extreme(sparse.adjacency, h, reduce, ops.FIRST, constants)
 

@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Training epochs of PyTorch Geometric with and without Lacis, alternating in one process.
+
+usage: plugin.py GRAPH.npz [--models gcn,sage,gin] [--hidden 32,128] [--rounds 5] [--out FILE.jsonl]
+       plugin.py GRAPH.npz --memory          peak resident memory over the inputs, a process each
+
+GRAPH.npz is a SciPy CSR matrix (symmetric). Features are random, 128 wide unless --features says
+otherwise; --classes, default 40. An epoch is zero_grad, forward, loss, backward and an Adam step,
+full batch. Modes: `edge_index`, `csr` and `sparse_tensor` are torch_geometric's own; `lacis` is
+`edge_index` after `lacis.patch()`, and `optimize` the same after `lacis.optimize(model)` too.
+Losses of all modes are compared, so that all did the same work.
+"""
+import argparse
+import json
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+
+warnings.filterwarnings("ignore")
+MODES = ("edge_index", "csr", "sparse_tensor", "lacis", "optimize")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("graph")
+    parser.add_argument("--models", default="gcn,sage,gin")
+    parser.add_argument("--hidden", default="32,128")
+    parser.add_argument("--modes", default=",".join(MODES))
+    parser.add_argument("--features", type=int, default=128)
+    parser.add_argument("--classes", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--out")
+    return parser.parse_args()
+
+
+def load(path):
+    import numpy as np
+    import torch
+
+    data = np.load(path)
+    pointers = torch.from_numpy(data["indptr"].astype(np.int64))
+    columns = torch.from_numpy(data["indices"].astype(np.int64))
+    rows = torch.repeat_interleave(torch.arange(len(pointers) - 1), pointers.diff())
+    return len(pointers) - 1, pointers, columns, torch.stack([columns, rows])
+
+
+def graph_of(mode, loaded):
+    import torch
+
+    n, pointers, columns, index = loaded
+    if mode == "csr":
+        ones = torch.ones(columns.numel())
+        return torch.sparse_csr_tensor(pointers, columns, ones, (n, n))
+    if mode == "sparse_tensor":
+        from torch_sparse import SparseTensor
+
+        made = SparseTensor(rowptr=pointers, col=columns, sparse_sizes=(n, n), is_sorted=True,
+                            trust_data=True)
+        return made.fill_cache_()
+    return index
+
+
+def network(model, sizes):
+    import torch
+    from torch_geometric import nn
+
+    first, hidden, last = sizes
+    if model == "gcn":
+        layers = [nn.GCNConv(first, hidden, cached=True), nn.GCNConv(hidden, last, cached=True)]
+    elif model == "sage":
+        layers = [nn.SAGEConv(first, hidden), nn.SAGEConv(hidden, last)]
+    elif model == "gin":
+        layers = [nn.GINConv(torch.nn.Linear(first, hidden)),
+                  nn.GINConv(torch.nn.Linear(hidden, last))]
+    else:
+        kind = {"gat": nn.GATConv, "gatv2": nn.GATv2Conv, "transformer": nn.TransformerConv}[model]
+        layers = [kind(first, hidden // 8, heads=8), kind(hidden, last)]
+    return torch.nn.ModuleList(layers)
+
+
+class Contestant:
+    """One mode: its model, its graph, and its epochs so far."""
+
+    def __init__(self, mode, model, sizes, given):
+        import torch
+
+        self.mode, self.graph = mode, graph_of(mode, given[0])
+        self.x, self.y = given[1:]
+        torch.manual_seed(0)
+        self.net = network(model, sizes)
+        if mode == "optimize":
+            import lacis
+
+            lacis.optimize(self.net)
+        self.optimizer = torch.optim.Adam(self.net.parameters(), lr=0.01)
+        self.times, self.losses = [], []
+
+    def epoch(self):
+        import lacis
+
+        if self.mode in ("lacis", "optimize"):
+            with lacis.patched():
+                self._epoch()
+        else:
+            self._epoch()
+
+    def _epoch(self):
+        import torch.nn.functional as F
+
+        started = time.perf_counter()
+        self.optimizer.zero_grad()
+        out = self.net[1](F.relu(self.net[0](self.x, self.graph)), self.graph)
+        loss = F.cross_entropy(out, self.y)
+        loss.backward()
+        self.optimizer.step()
+        self.losses.append(loss.item())
+        self.times.append((time.perf_counter() - started) * 1e3)
+
+
+def takes(model, mode):
+    return model in ("gcn", "sage", "gin") or mode not in ("csr", "sparse_tensor")
+
+
+def compare(options, model, hidden, given):
+    sizes = (options.features, hidden, options.classes)
+    modes = [mode for mode in options.modes.split(",") if takes(model, mode)]
+    all_modes = [Contestant(mode, model, sizes, given) for mode in modes]
+    for _ in range(options.rounds + 1):
+        for one in all_modes:
+            one.epoch()
+    first = all_modes[0]
+    for one in all_modes:
+        difference = max(abs(a - b) for a, b in zip(one.losses, first.losses))
+        median = statistics.median(one.times[1:])
+        yield {"graph": options.graph.split("/")[-1], "model": model, "hidden": hidden,
+               "mode": one.mode, "epoch_ms": round(median, 2), "first_ms": round(one.times[0], 1),
+               "min_ms": round(min(one.times[1:]), 2),
+               "speedup": round(statistics.median(first.times[1:]) / median, 2),
+               "loss_difference": float(f"{difference:.2g}"), "threads": options.threads}
+
+
+def memory(options, model, hidden, mode):
+    """Peak resident bytes over what was there before the first epoch, in this process."""
+    given = inputs(options)
+    one = Contestant(mode, model, (options.features, hidden, options.classes), given)
+    with open("/proc/self/statm") as statm:
+        before = int(statm.read().split()[1]) * resource.getpagesize()
+    for _ in range(3):
+        one.epoch()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"model": model, "hidden": hidden, "mode": mode, "extra_mib": (peak - before) >> 20}
+
+
+def inputs(options):
+    import torch
+
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(0)
+    loaded = load(options.graph)
+    n = loaded[0]
+    x, y = torch.randn(n, options.features), torch.randint(0, options.classes, (n,))
+    return loaded, x, y
+
+
+def main():
+    options = arguments()
+    jobs = [(model, int(hidden)) for model in options.models.split(",")
+            for hidden in options.hidden.split(",")]
+    out = open(options.out, "a") if options.out else sys.stdout
+    modes = options.modes.split(",")
+    if options.memory:
+        if len(jobs) == 1 and len(modes) == 1:
+            return print(json.dumps(memory(options, *jobs[0], modes[0])))
+        for model, hidden in jobs:
+            for mode in filter(lambda mode: takes(model, mode), modes):
+                command = [sys.executable, __file__, options.graph, "--memory", "--models", model,
+                           "--hidden", str(hidden), "--modes", mode]
+                done = subprocess.run(command, capture_output=True, text=True, check=True)
+                print(done.stdout.strip().splitlines()[-1], file=out, flush=True)
+        return None
+    given = inputs(options)
+    import torch
+    import torch_geometric
+
+    print(json.dumps({"machine": platform.processor() or platform.machine(),
+                      "torch": torch.__version__, "torch_geometric": torch_geometric.__version__}),
+          file=out, flush=True)
+    for model, hidden in jobs:
+        for line in compare(options, model, hidden, given):
+            print(json.dumps(line), file=out, flush=True)
+    return None
+
+
+if __name__ == "__main__":
+    main()
