@@ -6,7 +6,7 @@ usage: sizes.py [--check]    with --check, exit 1 when a budget is broken
 import pathlib, re, sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-MAX_FILE, MAX_FUNCTION, MAX_WIDTH, MAX_UNSAFE = 600, 80, 100, 10
+MAX_FILE, MAX_FUNCTION, MAX_WIDTH, MAX_UNSAFE = 600, 80, 100, 14
 LEFTOVERS = re.compile(r"\b(TODO|FIXME|XXX|todo!|dbg!|unimplemented!)")
 
 

@@ -409,7 +409,7 @@ with torch.no_grad():
         import signal
         signal.alarm(20)
         matrix = next(iter(lacis._cache._entries.values())).kept
-        from lacis._graph import normalised
+        from lacis._inputs import normalised
         y = normalised(index, 5000, "source_to_target", True).product(x)
         os._exit(0 if y.shape == (5000, 64) else 1)
     assert os.waitpid(child, 0)[1] == 0

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import _graph
+from . import _inputs
 from ._torch import NUMBERS
 
 _library = torch.library.Library("lacis", "DEF")
@@ -20,18 +20,18 @@ _library.define("gather_back(Tensor grad, Tensor edge_index, int n_sources, str 
 def _matrix(edge_index, n_targets, n_sources, flow, kind):
     """The matrix of a kind: `sum`, `mean`, `norm` (no loops added) or `loops` (normalised)."""
     if kind == "sum":
-        return _graph.plain_matrix(edge_index, n_targets, n_sources, flow)
+        return _inputs.plain_matrix(edge_index, n_targets, n_sources, flow)
     if kind == "mean":
-        adjacency = _graph.edge_adjacency(edge_index, n_targets, n_sources, flow)
-        return _graph.mean_matrix(adjacency, edge_index, ("mean", n_targets, n_sources, flow))
-    return _graph.normalised(edge_index, n_targets, flow, kind == "loops")
+        adjacency = _inputs.edge_adjacency(edge_index, n_targets, n_sources, flow)
+        return _inputs.mean_matrix(adjacency, edge_index, ("mean", n_targets, n_sources, flow))
+    return _inputs.normalised(edge_index, n_targets, flow, kind == "loops")
 
 
 def _checked(edge_index, *args):
     try:
-        _graph.check_edges(edge_index)
+        _inputs.check_edges(edge_index)
         return _matrix(edge_index, *args)
-    except _graph.Decline as why:
+    except _inputs.Decline as why:
         raise IndexError(f"lacis::gather: {why}") from None
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from . import _patch, _report
 from . import _torch as ops
-from ._graph import Decline, is_plain, is_sparse_tensor, require, segments_of, sparse_input
+from ._inputs import Decline, is_plain, is_sparse_tensor, require, segments_of, sparse_input
 from ._layers.common import _requires_grad, sparse_product
 
 # Below this many numbers torch's own reduction is as fast.

@@ -232,7 +232,7 @@ def layer_forward(cls, fused, methods):
     """The forward that takes the place of a layer's own."""
     import torch
 
-    from ._graph import Decline
+    from ._inputs import Decline
 
     from . import _compiled
 

@@ -13,7 +13,7 @@ use super::convert::{Plain, Raw, RawList, optional, read, with_numbers, write};
 use super::{Numbers, failed, isa, profile, threads};
 
 /// Which product: of the transpose or not, what is done with several, and addresses of the factors
-/// of rows and columns, of the entries' values in stored order and of a bias; 0 where there are none.
+/// of rows and columns, of the entries' values in stored order and of a bias; 0 for none.
 #[derive(Clone, Copy, Debug, FromPyObject)]
 pub struct Which(bool, u8, usize, usize, usize, usize);
 

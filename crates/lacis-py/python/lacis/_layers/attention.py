@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .. import _torch as ops
-from .._graph import (KEEP_LOOPS, ONE_LOOP, check_edges, edge_adjacency, plain_edges, require,
+from .._inputs import (KEEP_LOOPS, ONE_LOOP, check_edges, edge_adjacency, plain_edges, require,
                       sparse_input)
 from .._cache import derived
 from .common import only_sums, pair_of, sizes_of

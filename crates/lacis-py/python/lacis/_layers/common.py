@@ -5,7 +5,7 @@ from torch import Tensor
 
 from .. import _torch as ops
 from .._cache import derived
-from .._graph import (check_edges, check_features, declared_size, edge_adjacency, is_plain,
+from .._inputs import (check_edges, check_features, declared_size, edge_adjacency, is_plain,
                       is_sparse_tensor, mean_matrix, normalised, plain_edges, plain_matrix,
                       require, sparse_input, valued_matrix)
 

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._cache import derived
-from .._graph import (check_edges, check_features, edge_adjacency, plain_edges, require,
+from .._inputs import (check_edges, check_features, edge_adjacency, plain_edges, require,
                       valued_matrix)
 from .common import apply_norm, check_weight, gather, norm_operator, only_sums, weighted_sum
 

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .._graph import check_features, require
+from .._inputs import check_features, require
 from .._optimize import gathers_first, is_free, is_optimized, kept_product
 from .._torch import Matrix
 from .common import gather, norm_operator, only_sums, pair_of
