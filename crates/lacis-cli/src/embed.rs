@@ -6,10 +6,9 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::Parser;
 use lacis::{Dataset, Dense, Error, Result};
 
-use crate::args::{Cli, Global, Verb};
+use crate::args::{Global, Verb};
 use crate::args_train::Train;
 use crate::data::Desk;
 use crate::out::{Failure, Out};
@@ -40,13 +39,15 @@ pub fn train(
 
 /// The flags and what goes with them, read as the command reads them.
 fn parsed(flags: Vec<OsString>) -> Result<(Box<Train>, Global)> {
-    let typed = ["lacis", "train"].map(OsString::from).into_iter().chain(flags).collect();
+    let typed: Vec<OsString> =
+        ["lacis", "train"].map(OsString::from).into_iter().chain(flags).collect();
     let misuse = |misuse: clap::Error| {
         let text = misuse.render().to_string();
         let line = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
         Error::argument("train", line)
     };
-    let cli = Cli::try_parse_from(config::expanded(typed)?).map_err(misuse)?;
+    // As the command does: what is usual for the data must not replace what was asked for.
+    let cli = crate::parsed(&typed, config::expanded(typed.clone())?).map_err(misuse)?;
     match cli.verb {
         Some(Verb::Train(args)) => Ok((args, cli.global)),
         _ => Err(Error::argument("train", "nothing else can be asked for here")),
