@@ -167,7 +167,8 @@ impl Session<'_> {
             report::dry_run(self.out, self.dataset, (self.split, &self.split_words), &trainer)?;
             return Ok(None);
         }
-        let mut kept = Kept::new(self.args, self.dataset, &trainer, (resumed, self.threads))?;
+        let who = (resumed, self.threads);
+        let mut kept = Kept::new(self.args, self.dataset, &trainer, who, self.many)?;
         let mut patience = Patience::new(self.metric.better(), self.args.learning.patience);
         if let Some(state) = kept.restore(&mut trainer)? {
             patience.restore(state.patience)?;

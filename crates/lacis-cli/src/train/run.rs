@@ -34,11 +34,6 @@ pub struct State {
     pub patience: [i64; 4],
 }
 
-/// Whether several folders are written.
-fn is_one_of_many(args: &Train) -> bool {
-    args.running.runs > 1 || args.learning.folds.is_some()
-}
-
 /// The arguments of a run that is to go on: those that were kept, if none that was typed differs.
 pub fn resumed(args: &Train) -> Result<(Train, Option<PathBuf>)> {
     let Some(folder) = &args.running.resume else { return Ok((args.clone(), None)) };
@@ -57,11 +52,12 @@ impl Kept {
         dataset: &Dataset,
         trainer: &Trainer<'_>,
         (resumed, threads): (Option<&Path>, usize),
+        many: bool,
     ) -> Result<Self> {
         let folder = match (resumed, &args.running.out) {
             (Some(folder), _) => Some(RunFolder::open(folder)?),
             _ if args.running.no_save => None,
-            (None, Some(path)) if !is_one_of_many(args) => Some(RunFolder::create_at(path)?),
+            (None, Some(path)) if !many => Some(RunFolder::create_at(path)?),
             (None, Some(parent)) => {
                 Some(RunFolder::create(parent, dataset.name(), &args.net.model)?)
             }
