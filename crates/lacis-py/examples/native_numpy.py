@@ -1,4 +1,4 @@
-"""The engine without torch: graphs from arrays, training, predictions."""
+"""The engine without torch: graphs from arrays, training, predictions, operators."""
 
 import lacis
 import numpy as np
@@ -24,3 +24,9 @@ print("loss:", run.history["loss"][[0, 9, 49]])
 
 labels = run.model.predict(graph)
 print(f"predictions right: {np.mean(labels[1400:] == side[1400:]):.3f}")
+
+# The operators by themselves.
+mean = lacis.ops.spmm(graph, x, reduce="mean")
+scores = lacis.ops.sddmm(graph, x, x)
+weights = lacis.ops.edge_softmax(graph, scores)
+print("mean of neighbours", mean.shape, "softmax over edges", weights.shape)

@@ -22,7 +22,7 @@ def run(*arguments, cwd):
 
 
 def test_there_are_examples():
-    assert len(EXAMPLES) >= 2
+    assert len(EXAMPLES) >= 7
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)

@@ -31,7 +31,7 @@ _HOMES = {
     "load_model": "_train",
     "train": "_train",
 }
-_MODULES = ("loader",)
+_MODULES = ("loader", "ops")
 
 __all__ = ["__version__", *_HOMES, *_MODULES]
 

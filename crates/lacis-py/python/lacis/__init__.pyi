@@ -1,4 +1,5 @@
 from . import loader as loader
+from . import ops as ops
 from ._graphs import Graph as Graph
 from ._graphs import load_graph as load_graph
 from ._train import load_model as load_model

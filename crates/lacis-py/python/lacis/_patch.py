@@ -96,6 +96,7 @@ def _patch_all():
             original = getattr(module, name)
             _replace_everywhere(original, getattr(_functions, name)(original),
                                 f"torch_geometric.utils.{name}")
+        _patch_sampler()
     if "torch_sparse" in sys.modules:
         module = sys.modules.get("torch_sparse.matmul")
         original = getattr(module, "matmul", None)
@@ -103,6 +104,14 @@ def _patch_all():
             _replace_everywhere(original, _functions.torch_sparse_matmul(original),
                                 "torch_sparse.matmul")
     _patch_torch(_functions)
+
+
+def _patch_sampler():
+    """Draws where neither pyg-lib nor torch-sparse is there to draw."""
+    from ._sampler import replacement
+
+    sampler = importlib.import_module("torch_geometric.sampler").NeighborSampler
+    _replace(sampler, "_sample", replacement(sampler._sample), "NeighborSampler")
 
 
 def install_layers():
