@@ -40,7 +40,7 @@ LAYERS = {
 def edges():
     generator = torch.Generator().manual_seed(0)
     drawn = torch.randint(0, N, (2, 40), generator=generator)
-    return torch.unique(drawn[:, drawn[0] != drawn[1]], dim=1)
+    return torch.unique(drawn[:, drawn[0] != drawn[1]], dim=1).contiguous()
 
 
 def inputs(dtype):
