@@ -12,7 +12,9 @@ use lacis::plan::op::{NormKind, Read};
 use lacis::reference::Sgd;
 use lacis::schedule::Decay;
 use lacis::train::{Job, Recipe, Trainer};
-use lacis::{Dataset, Split, Threads, data::splits};
+use lacis::{Dataset, Dense, Features, Split, Threads, data::splits};
+
+use crate::training::sparse_features;
 
 const COMMUNITIES: &str = "sbm:n=300,e=1500,classes=4,features=12,seed=3";
 const GRAPHS: &str = "motifs:graphs=240,seed=4";
@@ -89,6 +91,26 @@ fn everything_drawn_is_the_whole_graph() {
         let whole = curve((&set, &all), recipe(model.name, 3), 1).0;
         let drawn = sampled(model.name, 3, "neighbor:-1,-1", 300);
         assert_close(&whole, &curve((&set, &all), drawn, 2).0, model.name);
+    }
+}
+
+/// Bags of words are sliced too.
+#[test]
+fn sparse_features_are_drawn_alike() {
+    let dense = open(COMMUNITIES);
+    let Some(Features::Dense(x)) = dense.features() else { unreachable!("the generator's are") };
+    let few: Dense = Dense::from_fn(300, 12, |i, j| f64::from(x.row(i)[j].max(0.0)));
+    let labels = dense.labels().unwrap().clone();
+    let set = |features| {
+        let set = Dataset::new("words", dense.graph().clone()).with_features(features).unwrap();
+        set.with_labels(labels.clone()).unwrap()
+    };
+    let (sparse, full) = (set(sparse_features(&few)), set(Features::Dense(few.clone())));
+    let split = random_split(&full);
+    for model in ["gcn", "sage", "gat"] {
+        let recipe = sampled(model, 2, "neighbor:4,4", 40);
+        let expected = curve((&full, &split), recipe.clone(), 1).0;
+        assert_close(&expected, &curve((&sparse, &split), recipe, 1).0, model);
     }
 }
 

@@ -15,7 +15,7 @@ use lacis::{
 };
 
 /// Five features of eight nodes, two thirds of them zero.
-fn sparse_features(x: &Dense) -> Features {
+pub fn sparse_features(x: &Dense) -> Features {
     let (mut ptr, mut cols, mut values) = (vec![0_u64], Vec::new(), Vec::new());
     for row in x.rows() {
         for (j, value) in row.iter().enumerate().filter(|(_, value)| **value != 0.0) {
