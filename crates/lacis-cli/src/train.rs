@@ -207,9 +207,10 @@ impl Session<'_> {
         let epochs = self.args.learning.epochs;
         let limit = self.args.running.time_limit.as_deref().map(parse_duration).transpose()?;
         let deadline = limit.and_then(|limit| self.begun.checked_add(limit));
-        self.spent.until = Until { stop: Some(self.stop.clone()), deadline };
+        self.spent.until = Until { stop: Some(self.stop.clone()), deadline, pause: None };
         let bar = report::Bar::new(self.out, epochs as u64);
         while trainer.epoch() < epochs {
+            self.spent.until.pause = kept.due_at();
             let epoch = trainer.step(&mut self.spent)?;
             if !epoch.loss.is_finite() {
                 return Err(diverged(&epoch, self.args.learning.lr).into());

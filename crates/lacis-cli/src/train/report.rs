@@ -40,6 +40,8 @@ fn number(value: f64) -> Value {
 pub struct Until {
     pub stop: Option<Stop>,
     pub deadline: Option<Instant>,
+    /// When a checkpoint is to be written, be it between two batches.
+    pub pause: Option<Instant>,
 }
 
 impl Until {
@@ -76,7 +78,8 @@ impl Observe for Spent {
     }
 
     fn goes_on(&mut self) -> bool {
-        !self.until.stopped() && !self.until.late()
+        let paused = self.until.pause.is_some_and(|pause| Instant::now() >= pause);
+        !self.until.stopped() && !self.until.late() && !paused
     }
 }
 

@@ -136,8 +136,13 @@ impl Kept {
         Ok(())
     }
 
+    /// When the next checkpoint is due, if any is written.
+    pub fn due_at(&self) -> Option<Instant> {
+        self.folder.as_ref().and_then(|_| self.last.checked_add(EVERY))
+    }
+
     pub fn is_due(&self) -> bool {
-        self.folder.is_some() && self.last.elapsed() >= EVERY
+        self.due_at().is_some_and(|due| Instant::now() >= due)
     }
 
     pub fn checkpoint(&mut self, trainer: &Trainer<'_>, patience: &Patience) -> Result<()> {
