@@ -1,78 +1,131 @@
 #!/usr/bin/env python3
 """How far the planner's choice is from the best measured composition.
 
-For graphs × models × widths: `lacis explain --measure` times every kept candidate of every layer,
-the other layers as chosen. The ratio of a layer is what the chosen candidate took over what the
-best took; ratios above 1.05 are measured a second time, and the smaller one counts.
+Graphs from road- to proteins-like × models × widths, training and forward passes alone, some with
+SENSEi's rules. `lacis explain --measure` times every kept candidate of every layer in turns, the
+other layers as chosen. A layer's ratio is what the chosen candidate took over what the best took;
+where it is above 1.05 all are measured again, up to two times, and the least time of each counts.
 
-    python3 benchmarks/oracle.py LACIS RECORD.json [--machine FILE]
+    python3 benchmarks/oracle.py LACIS RECORD.json [--machine FILE] [--seconds N]
+
+A run goes on where the record ends; with --seconds it stops after about that long.
 """
 import json
 import math
 import subprocess
 import sys
+import time
 
 GRAPHS = {
-    "rmat-sparse": "rmat:n=30k,e=120k,seed=5",
-    "rmat-dense": "rmat:n=6k,e=600k,seed=6",
-    "er": "er:n=20k,e=300k,seed=7",
-    "grid": "grid:rows=150,cols=150",
-    "sbm": "sbm:n=10k,e=200k,classes=8,features=8,seed=8",
+    "road": "grid:rows=130,cols=130",
+    "citation": "rmat:n=20k,e=130k,seed=51",
+    "uniform": "er:n=12k,e=150k,seed=52",
+    "community": "sbm:n=10k,e=180k,classes=8,features=8,seed=53",
+    "proteins": "rmat:n=4k,e=350k,seed=54",
 }
 MODELS = ["gcn", "gat", "gin", "sgc", "tagcn", "sage"]
-WIDTHS = [(16, 128), (256, 32)]
+# Features and hidden columns; every graph and model has two of them, in turn.
+WIDTHS = [(16, 128), (256, 32), (64, 602), (1024, 16), (32, 256), (602, 64), (128, 128)]
+AGAIN = 2
 
 
-def explain(lacis, graph, model, widths, more):
-    features, hidden = widths
-    heads = ["--heads", "1"] if model == "gat" else []
-    command = [lacis, "explain", graph, "--features", str(features), "--classes", "16", "--split",
-               "all", "--model", model, "--hidden", str(hidden), "--dropout", "0", "--measure",
-               "--json", *heads, *more]
+def configurations():
+    """(graph, model, widths, what), the same list each time."""
+    turn = 0
+    for graph in GRAPHS:
+        for model in MODELS:
+            for _ in range(2):
+                yield graph, model, WIDTHS[turn % len(WIDTHS)], "training"
+                turn += 3
+            yield graph, model, WIDTHS[(turn + 1) % len(WIDTHS)], "forward"
+    for graph in GRAPHS:
+        for model in ["gcn", "gat"]:
+            yield graph, model, WIDTHS[turn % len(WIDTHS)], "training, sensei"
+            turn += 1
+
+
+def explain(lacis, configuration, more):
+    graph, model, (features, hidden), what = configuration
+    command = [lacis, "explain", GRAPHS[graph], "--features", str(features), "--classes", "16",
+               "--split", "all", "--model", model, "--hidden", str(hidden), "--dropout", "0",
+               "--measure", "--json", *more]
+    command += ["--heads", "1"] if model == "gat" else []
+    command += ["--inference"] if "forward" in what else []
+    command += ["--rules", "sensei"] if "sensei" in what else []
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])["layers"]
 
 
-def ratios(explained):
-    for layer in explained["layers"]:
+def times(layers):
+    """The chosen formula and the milliseconds of each candidate, layer by layer."""
+    for layer in layers:
         measured = {c["formula"]: c["measured_ms"] for c in layer["candidates"]
                     if c["measured_ms"] is not None}
-        best = min(measured, key=measured.get)
-        yield measured[layer["chosen"]] / measured[best], layer["chosen"], best, len(measured)
+        yield layer["chosen"], measured
+
+
+def measured(lacis, configuration, more):
+    """Rows of a record."""
+    found = list(times(explain(lacis, configuration, more)))
+    for _ in range(AGAIN):
+        if all(of[chosen] <= 1.05 * min(of.values()) for chosen, of in found):
+            break
+        again = times(explain(lacis, configuration, more))
+        found = [(chosen, {f: min(ms, other.get(f, ms)) for f, ms in of.items()})
+                 for (chosen, of), (_, other) in zip(found, again)]
+    graph, model, widths, what = configuration
+    for number, (chosen, of) in enumerate(found, 1):
+        best = min(of, key=of.get)
+        yield {"graph": graph, "model": model, "widths": list(widths), "what": what,
+               "layer": number, "candidates": len(of), "ratio": round(of[chosen] / of[best], 4),
+               "chosen": chosen, "best": best, "chosen_ms": round(of[chosen], 4),
+               "best_ms": round(of[best], 4), "worst_ms": round(max(of.values()), 4)}
+
+
+def summary(rows):
+    choices = [row for row in rows if row["candidates"] > 1]
+    logs = [math.log(row["ratio"]) for row in choices]
+    worst = max(choices, key=lambda row: row["ratio"], default=None)
+    configurations = {(r["graph"], r["model"], tuple(r["widths"]), r["what"]) for r in rows}
+    return {"configurations": len(configurations), "choices": len(choices),
+            "mean": round(math.exp(sum(logs) / max(len(logs), 1)), 4),
+            "worst": worst and worst["ratio"], "graphs": GRAPHS}
+
+
+def key(row):
+    return row["graph"], row["model"], tuple(row["widths"]), row["what"]
 
 
 def main():
     lacis, record, *more = sys.argv[1:]
-    rows = []
-    for name, graph in GRAPHS.items():
-        for model in MODELS:
-            for widths in WIDTHS:
-                found = list(ratios(explain(lacis, graph, model, widths, more)))
-                if any(ratio > 1.05 for ratio, *_ in found):
-                    again = list(ratios(explain(lacis, graph, model, widths, more)))
-                    found = [min(pair) for pair in zip(found, again)]
-                for layer, (ratio, chosen, best, count) in enumerate(found):
-                    rows.append({"graph": name, "model": model, "widths": widths, "layer": layer + 1,
-                                 "candidates": count, "ratio": ratio, "chosen": chosen,
-                                 "best": best})
-                worst = max(ratio for ratio, *_ in found)
-                print(f"{name:12} {model:6} {widths[0]:4} -> {widths[1]:4}  {worst:.3f}", flush=True)
-                save(record, rows)
-    mean, worst = save(record, rows)
-    print(f"geometric mean {mean:.3f}, worst {worst['ratio']:.3f} "
-          f"({worst['graph']} {worst['model']} {worst['widths']} layer {worst['layer']})")
-
-
-def save(record, rows):
-    """What has been measured so far: an interrupted run loses nothing."""
-    choices = [row for row in rows if row["candidates"] > 1] or rows
-    mean = math.exp(sum(math.log(row["ratio"]) for row in choices) / len(choices))
-    worst = max(choices, key=lambda row: row["ratio"])
-    with open(record, "w") as file:
-        json.dump({"mean": mean, "worst": worst["ratio"], "choices": rows}, file, indent=1)
-    return mean, worst
+    seconds = math.inf
+    if "--seconds" in more:
+        at = more.index("--seconds")
+        seconds = float(more[at + 1])
+        del more[at : at + 2]
+    try:
+        with open(record) as file:
+            rows = json.load(file)["choices"]
+    except FileNotFoundError:
+        rows = []
+    done, begun = {key(row) for row in rows}, time.time()
+    for configuration in dict.fromkeys(configurations()):
+        if configuration in done:
+            continue
+        if time.time() - begun > seconds:
+            print("the time is over; the same command goes on")
+            break
+        new = list(measured(lacis, configuration, more))
+        rows += new
+        worst = max(row["ratio"] for row in new)
+        graph, model, (features, hidden), what = configuration
+        print(f"{graph:10} {model:6} {features:4} -> {hidden:4}  {what:17} {worst:.3f}", flush=True)
+        with open(record, "w") as file:
+            json.dump({**summary(rows), "choices": rows}, file, indent=1, ensure_ascii=False)
+            file.write("\n")
+    print(json.dumps({k: v for k, v in summary(rows).items() if k != "graphs"}))
 
 
 main()

@@ -106,6 +106,9 @@ pub struct Planning {
     /// Exact savings to leave out: hoist, input-grad, reach, zero-rows, symmetry, fuse, or all
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub without: Vec<String>,
+    /// Only plans with which the process, graph included, stays below this
+    #[arg(long, value_name = "8G|80%")]
+    pub memory_limit: Option<String>,
 }
 
 /// Backward products from some of their pairs.
@@ -273,6 +276,9 @@ pub struct Explain {
     /// Add measured times of every kept candidate; the choice stays
     #[arg(long)]
     pub measure: bool,
+    /// Plan the forward pass alone, as `lacis predict` runs it, repeated --epochs times
+    #[arg(long)]
+    pub inference: bool,
     /// Show all candidates, the pruned ones too
     #[arg(long)]
     pub all: bool,

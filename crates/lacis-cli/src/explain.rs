@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use lacis::exec::{Nobody, Observe};
+use lacis::plan::Plan;
 use lacis::plan::choose::{Candidates, with_candidate};
 use lacis::plan::compose::StopReason;
 use lacis::plan::cost::predict;
@@ -45,18 +46,49 @@ pub fn run(args: &Explain, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     let path = machine::profile_path(global.machine.as_deref())?;
     let profile = planned::profile(&desk, &path, (dataset, &recipe))?;
     let job = Job { dataset, split: &split, threads: &desk.threads, profile: &profile };
-    let mut trainer = Trainer::new(&job, recipe.clone())?;
+    let passes = if args.inference { Passes::Forward } else { Passes::Training };
+    let mut trainer = passes.trainer(&job, recipe, None)?;
     if let Some(settings) = planned::approximation(&args.approximation) {
         trainer.approximate(settings)?;
     }
     let measured = match args.measure {
-        true => Some(measure(&job, &mut trainer)?),
+        true => Some(measure(&job, &mut trainer, passes)?),
         false => None,
     };
     out.event("explain", &as_json(&trainer, measured.as_ref()))?;
     describe_data(out, dataset, &split_words)?;
     describe_layers(out, &trainer, (args.all, measured.as_ref()))?;
     describe_steps(out, &trainer, measured.as_ref())
+}
+
+/// What is planned and measured.
+#[derive(Clone, Copy, PartialEq)]
+enum Passes {
+    Training,
+    Forward,
+}
+
+impl Passes {
+    fn trainer<'j>(
+        self,
+        job: &'j Job<'j>,
+        recipe: Recipe,
+        plan: Option<Plan>,
+    ) -> Result<Trainer<'j>, Failure> {
+        Ok(match (self, plan) {
+            (Passes::Forward, plan) => Trainer::forward_only(job, recipe, plan)?,
+            (Passes::Training, None) => Trainer::new(job, recipe)?,
+            (Passes::Training, Some(plan)) => Trainer::with_plan(job, recipe, plan)?,
+        })
+    }
+
+    fn run(self, trainer: &mut Trainer<'_>, observer: &mut dyn Observe) -> Outcome {
+        match self {
+            Passes::Training => trainer.step(observer).map(|_| ())?,
+            Passes::Forward => trainer.forward(observer)?,
+        }
+        Ok(())
+    }
 }
 
 fn describe_data(out: &Out, dataset: &Dataset, split: &str) -> Outcome {
@@ -77,67 +109,92 @@ struct Measured {
     epoch: f64,
 }
 
-/// Seconds of steps, added up.
-struct Clock(Vec<f64>);
+/// Seconds of steps, of each time that they ran.
+struct Clock(Vec<Vec<f64>>);
 
-impl Observe for Clock {
-    fn step(&mut self, index: usize, seconds: f64) {
-        self.0[index] += seconds;
+impl Clock {
+    fn new(steps: usize) -> Self {
+        Clock(vec![Vec::new(); steps])
+    }
+
+    /// Of each step: the first time of what runs once, the median of the others after the first.
+    fn medians(&self) -> Vec<f64> {
+        let median = |times: &Vec<f64>| {
+            let mut times =
+                times.get(1..).filter(|rest| !rest.is_empty()).unwrap_or(times).to_vec();
+            times.sort_by(f64::total_cmp);
+            times.get(times.len() / 2).copied().unwrap_or(0.0)
+        };
+        self.0.iter().map(median).collect()
     }
 }
 
-/// Times every kept candidate of every layer, the other layers as chosen.
-fn measure(job: &Job<'_>, trainer: &mut Trainer<'_>) -> Result<Measured, Failure> {
+impl Observe for Clock {
+    fn step(&mut self, index: usize, seconds: f64) {
+        self.0[index].push(seconds);
+    }
+}
+
+/// Times every kept candidate of every layer, the other layers as chosen: all of a layer take
+/// turns, so that what disturbs the machine disturbs all of them.
+fn measure(job: &Job<'_>, trainer: &mut Trainer<'_>, passes: Passes) -> Result<Measured, Failure> {
     let chosen = trainer.chosen().clone();
-    let (epoch, steps) = timed(trainer, &mut Clock(vec![0.0; chosen.plan.steps.len()]))?;
+    let (epoch, steps) = timed(trainer, passes)?;
+    let costs = lacis::costs::Measured(job.profile);
     let mut candidates = Vec::new();
     for (at, layer) in chosen.layers.iter().enumerate() {
+        let kept = layer.kept();
+        let mut others = Vec::new();
+        for &index in &kept {
+            let network = &trainer.model().network;
+            let settings = &trainer.recipe().settings;
+            let sizes = trainer.sizes();
+            let plan = with_candidate((network, &chosen), (at, index), (&sizes, &costs), settings)?;
+            let clock = Clock::new(plan.steps.len());
+            let other = passes.trainer(job, trainer.recipe().clone(), Some(plan))?;
+            others.push((other, clock));
+        }
+        take_turns(&mut others, passes)?;
         let mut of_layer = vec![None; layer.all.len()];
-        for index in layer.kept() {
-            let plan = with_candidate(
-                (&trainer.model().network, &chosen),
-                (at, index),
-                (&trainer.sizes(), &lacis::costs::Measured(job.profile)),
-                &trainer.recipe().settings,
-            )?;
-            let clock = Clock(vec![0.0; plan.steps.len()]);
-            let layer_steps: Vec<bool> =
-                plan.steps.iter().map(|step| step.layer == Some(layer.layer)).collect();
-            let once: Vec<bool> = plan.steps.iter().map(|step| step.phase == Phase::Once).collect();
-            let mut other = Trainer::with_plan(job, trainer.recipe().clone(), plan)?;
-            let mut clock = clock;
-            let (_, seconds) = timed(&mut other, &mut clock)?;
-            let epochs = trainer.recipe().epochs.max(1) as f64;
-            let share = |at: usize| if once[at] { ROUNDS as f64 / epochs } else { 1.0 };
-            let total = (0..seconds.len()).filter(|&at| layer_steps[at]);
-            of_layer[index] = Some(total.map(|at| seconds[at] * share(at)).sum());
+        for (index, (other, clock)) in kept.into_iter().zip(&others) {
+            of_layer[index] = Some(layer_share(other, &clock.medians(), layer.layer));
         }
         candidates.push(of_layer);
     }
     Ok(Measured { candidates, steps, epoch })
 }
 
-/// Some epochs after a first one: the fastest epoch, and seconds of each step per epoch.
-fn timed(trainer: &mut Trainer<'_>, clock: &mut Clock) -> Result<(f64, Vec<f64>), Failure> {
-    trainer.step(clock)?;
-    let once: Vec<f64> = clock.0.clone();
-    let phases: Vec<Phase> = trainer.chosen().plan.steps.iter().map(|s| s.phase).collect();
-    clock.0.fill(0.0);
-    for (at, phase) in phases.iter().enumerate() {
-        if *phase == Phase::Once {
-            clock.0[at] = once[at];
+/// Rounds in which everybody runs once.
+fn take_turns(all: &mut [(Trainer<'_>, Clock)], passes: Passes) -> Outcome {
+    for _ in 0..=ROUNDS {
+        for (trainer, clock) in all.iter_mut() {
+            passes.run(trainer, clock)?;
         }
     }
+    Ok(())
+}
+
+/// Seconds of a layer's steps in an epoch, with their share of what is done once.
+fn layer_share(trainer: &Trainer<'_>, steps: &[f64], layer: u16) -> f64 {
+    let epochs = trainer.recipe().epochs.max(1) as f64;
+    let of = trainer.chosen().plan.steps.iter().zip(steps);
+    let of = of.filter(|(step, _)| step.layer == Some(layer));
+    of.map(|(step, s)| if step.phase == Phase::Once { s / epochs } else { *s }).sum()
+}
+
+/// Some epochs after a first one: the median epoch, and seconds of each step.
+fn timed(trainer: &mut Trainer<'_>, passes: Passes) -> Result<(f64, Vec<f64>), Failure> {
+    let mut clock = Clock::new(trainer.chosen().plan.steps.len());
+    passes.run(trainer, &mut clock)?;
+    let mut epochs = Vec::new();
     for _ in 0..ROUNDS {
-        trainer.step(clock)?;
-    }
-    let mut best = f64::INFINITY;
-    for _ in 0..ROUNDS {
+        passes.run(trainer, &mut clock)?;
         let start = Instant::now();
-        trainer.step(&mut Nobody)?;
-        best = best.min(start.elapsed().as_secs_f64());
+        passes.run(trainer, &mut Nobody)?;
+        epochs.push(start.elapsed().as_secs_f64());
     }
-    Ok((best, clock.0.iter().map(|s| s / ROUNDS as f64).collect()))
+    epochs.sort_by(f64::total_cmp);
+    Ok((epochs[ROUNDS / 2], clock.medians()))
 }
 
 /// Seconds predicted for a candidate's layer alone.
@@ -196,7 +253,7 @@ fn as_json(trainer: &Trainer<'_>, measured: Option<&Measured>) -> Value {
     json!({ "plan": plan.id(), "formula": plan.formula, "savings": plan.savings, "layers": layers,
             "predicted_epoch_ms": ms(chosen.predicted.iteration),
             "measured_epoch_ms": measured.map(|m| ms(m.epoch)),
-            "once_ms": ms(chosen.predicted.once), "peak_bytes": trainer.predicted_bytes(),
+            "once_ms": ms(chosen.predicted.once), "peak_bytes": trainer.needs().total(),
             "plan_ms": ms(trainer.plan_seconds()), "costed": chosen.costed, "steps": steps,
             "approx": approx })
 }
@@ -287,10 +344,10 @@ fn describe_steps(out: &Out, trainer: &Trainer<'_>, measured: Option<&Measured>)
         ))?;
     }
     out.line(format_args!(
-        "\npredicted: {:.3} ms an epoch, {:.3} ms once, {} beyond graph and features; savings: {}",
+        "\npredicted: {:.3} ms an epoch, {:.3} ms once, peak memory {}; savings: {}",
         ms(chosen.predicted.iteration),
         ms(chosen.predicted.once),
-        bytes(trainer.predicted_bytes()),
+        bytes(trainer.needs().total()),
         plan.savings.join(", "),
     ))?;
     describe_approximation(out, trainer)?;
@@ -327,7 +384,7 @@ fn describe_approximation(out: &Out, trainer: &Trainer<'_>) -> Outcome {
 pub fn fastest<'j>(job: &'j Job<'j>, recipe: Recipe) -> Result<Trainer<'j>, Failure> {
     let mut trainer = Trainer::new(job, recipe.clone())?;
     let mut chosen = trainer.chosen().clone();
-    let (mut best, _) = timed(&mut trainer, &mut Clock(vec![0.0; chosen.plan.steps.len()]))?;
+    let (mut best, _) = timed(&mut trainer, Passes::Training)?;
     let costs = lacis::costs::Measured(job.profile);
     for at in 0..chosen.layers.len() {
         for index in chosen.layers[at].kept() {
@@ -338,9 +395,8 @@ pub fn fastest<'j>(job: &'j Job<'j>, recipe: Recipe) -> Result<Trainer<'j>, Fail
             let settings = &recipe.settings;
             let sizes = trainer.sizes();
             let plan = with_candidate((network, &chosen), (at, index), (&sizes, &costs), settings)?;
-            let steps = plan.steps.len();
             let mut other = Trainer::with_plan(job, recipe.clone(), plan.clone())?;
-            let (seconds, _) = timed(&mut other, &mut Clock(vec![0.0; steps]))?;
+            let (seconds, _) = timed(&mut other, Passes::Training)?;
             if seconds < best {
                 best = seconds;
                 chosen.layers[at].chosen = index;

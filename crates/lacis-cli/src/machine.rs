@@ -156,6 +156,34 @@ fn cgroup_memory_limit() -> Option<usize> {
     (limit < usize::MAX / 4).then_some(limit)
 }
 
+/// Bytes that a limit stands for: `8G`, `512M`, or `80%` of what this process may have.
+pub fn memory_limit(text: &str) -> Result<usize> {
+    let wrong = |problem: &str| Error::argument(format!("--memory-limit '{text}'"), problem);
+    let form = "is no amount of memory; 8G, 512M or 80% would be right";
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let number: f64 = number.parse().map_err(|_| wrong(form))?;
+    let unit = unit.to_ascii_uppercase();
+    let unit = match unit.trim_end_matches('B').trim_end_matches('I') {
+        "%" => {
+            let all = [kilobytes("MemTotal"), cgroup_memory_limit()].into_iter().flatten().min();
+            all.ok_or_else(|| wrong("the system does not tell its memory; 8G would be right"))?
+                as f64
+                / 100.0
+        }
+        "" => 1.0,
+        "K" => f64::from(1 << 10),
+        "M" => f64::from(1 << 20),
+        "G" => f64::from(1 << 30),
+        "T" => 1024.0 * f64::from(1 << 30),
+        _ => return Err(wrong(form)),
+    };
+    match number * unit {
+        bytes if bytes >= 1.0 && bytes.is_finite() => Ok(bytes as usize),
+        _ => Err(wrong(form)),
+    }
+}
+
 /// The choice in brackets: `always [madvise] never`.
 fn huge_pages() -> Option<String> {
     let text = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").ok()?;
@@ -242,6 +270,19 @@ fn variable(name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_have_units() {
+        assert_eq!(memory_limit("8G").unwrap(), 8 << 30);
+        assert_eq!(memory_limit("1.5MiB").unwrap(), 3 << 19);
+        assert_eq!(memory_limit("4096").unwrap(), 4096);
+        if let Some(all) = kilobytes("MemTotal") {
+            assert!((1..=all / 2 + 1).contains(&memory_limit("50%").unwrap()));
+        }
+        for wrong in ["", "G", "8X", "-1G", "0", "1.2.3M", "eight"] {
+            assert!(memory_limit(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn the_flag_wins_over_everything() {

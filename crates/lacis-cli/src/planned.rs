@@ -23,6 +23,7 @@ use lacis::{Dataset, Error, Labels, Result, Split, Threads};
 
 use crate::args_train::{Approximation, Learning, Net, Planning};
 use crate::data::Desk;
+use crate::machine;
 use crate::out::Failure;
 use crate::tune::profile_for;
 
@@ -143,7 +144,8 @@ fn settings(planning: &Planning) -> Result<Settings> {
         }
     }
     let rules = if planning.rules == "sensei" { RuleSet::Sensei } else { RuleSet::All };
-    Ok(Settings { rules, without: planning.without.clone(), ..Settings::default() })
+    let memory = planning.memory_limit.as_deref().map(machine::memory_limit).transpose()?;
+    Ok(Settings { rules, without: planning.without.clone(), memory, ..Settings::default() })
 }
 
 /// Who trains and who judges, and in words where that comes from.

@@ -107,6 +107,40 @@ fn explain_gives_the_papers_counts_and_a_choice_among_them() {
 }
 
 #[test]
+fn a_limit_of_memory_excludes_plans_or_says_what_would_fit() {
+    let data = "sbm:n=4k,e=40k,classes=4,features=256,seed=2";
+    let explain = |limit: &str| {
+        let args = ["explain", data, "--hidden", "512", "--memory-limit", limit, "--json"];
+        last(&events(&args)).clone()
+    };
+    let free = explain("90%")["peak_bytes"].as_u64().unwrap();
+    let below = explain(&(free - 1).to_string());
+    assert!(below["peak_bytes"].as_u64().unwrap() < free, "{}", below["peak_bytes"]);
+    let none = lacis(&["train", data, "--hidden", "512", "--no-save", "--memory-limit", "45M"]);
+    assert_eq!(none.code, Some(2));
+    for word in ["smallest plan takes", "--hidden ", "--sample"] {
+        assert!(none.err.contains(word), "{}", none.err);
+    }
+    let wrong = lacis(&["explain", "karate", "--memory-limit", "much"]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.err.contains("8G, 512M or 80%"), "{}", wrong.err);
+}
+
+#[test]
+fn forward_passes_are_planned_and_measured_alone() {
+    let args = ["explain", "karate", "--features", "32", "--inference", "--measure", "--json"];
+    let lines = events(&args);
+    let explained = last(&lines);
+    let steps = explained["steps"].as_array().unwrap();
+    assert!(steps.iter().all(|step| step["phase"] == "once" || step["phase"] == "forward"));
+    for layer in explained["layers"].as_array().unwrap() {
+        let kept = layer["candidates"].as_array().unwrap();
+        let kept: Vec<_> = kept.iter().filter(|c| c["pruned_by"].is_null()).collect();
+        assert!(kept.iter().all(|c| c["measured_ms"].as_f64().unwrap() > 0.0));
+    }
+}
+
+#[test]
 fn plans_are_kept_and_pinned() {
     let dir = tempfile::tempdir().unwrap();
     let plan = dir.path().join("plan.json");

@@ -120,7 +120,7 @@ impl Subject<'_> {
             }
             (Work::Gemm { sizes: [_, _, k], .. }, _) => tree(k) + 1,
             // Scores, their largest, their sum, and the sum of what they weigh.
-            (Work::Attention { shape, heads, width, backward }, _) => {
+            (Work::Attention { shape, heads, width, backward, .. }, _) => {
                 let once = 2 * tree(self.longest(step, shape)) + tree(width / heads.max(1)) + 4;
                 if backward { 2 * once } else { once }
             }
@@ -166,7 +166,7 @@ fn moved(work: &Work) -> (u64, u64) {
         Work::Gemm { sizes: [m, n, k], .. } => {
             (2 * of(m) * of(n) * of(k), 4 * (of(m) * of(k) + of(k) * of(n) + of(m) * of(n)))
         }
-        Work::Attention { shape: [rows, _, entries], heads, width, backward } => {
+        Work::Attention { shape: [rows, _, entries], heads, width, backward, .. } => {
             // A score, its exponential, and a weighted row; back: the same again and its gradient.
             let passes = if backward { 3 } else { 1 };
             let (width, heads) = (of(width), of(heads));

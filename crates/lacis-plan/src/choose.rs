@@ -13,11 +13,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use lacis_core::{Error, Result};
 
-use crate::cost::{Costs, Predicted, predict};
+use crate::cost::{Costs, Predicted, Remembered, predict};
 use crate::dim::Sizes;
 use crate::expr::Expr;
 use crate::grad::gradients;
 use crate::lower::{Goal, Options, lower};
+use crate::memory::Memory;
 use crate::op::{LossKind, Op};
 use crate::plan::Plan;
 
@@ -50,11 +51,19 @@ pub struct Settings {
     pub budget: usize,
     /// Whether formulas are the same for many iterations: batches change the graph each time.
     pub batches: bool,
+    /// Most bytes that a plan may take beside graph and features; see [`Memory`].
+    pub memory: Option<usize>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { rules: RuleSet::All, without: vec![], budget: 5000, batches: false }
+        Settings {
+            rules: RuleSet::All,
+            without: vec![],
+            budget: 5000,
+            batches: false,
+            memory: None,
+        }
     }
 }
 
@@ -92,6 +101,30 @@ pub struct Chosen {
     pub layers: Vec<Candidates>,
     /// How many plans were costed.
     pub costed: usize,
+    /// Bytes that it takes beside graph and features.
+    pub memory: Memory,
+    /// Bytes above the limit, where no plan stays below it: this is then the smallest one found.
+    pub over: usize,
+}
+
+/// What a plan costs: first what it takes above the limit of memory, then time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Price {
+    over: usize,
+    seconds: f64,
+}
+
+impl Price {
+    /// Whether it is less. The first of equals stays, so that a choice does not depend on the
+    /// rounding of sums.
+    fn beats(&self, other: &Price) -> bool {
+        let faster = self.seconds < other.seconds * (1.0 - 1e-9);
+        self.over < other.over || (self.over == other.over && faster)
+    }
+
+    fn order(&self, other: &Price) -> std::cmp::Ordering {
+        self.over.cmp(&other.over).then(self.seconds.total_cmp(&other.seconds))
+    }
 }
 
 /// The original layers of a network: their numbers, barriers and bodies, the first ones first.
@@ -104,7 +137,8 @@ fn layers(result: &Expr) -> Vec<(u16, Expr)> {
     barriers.collect()
 }
 
-/// Plans a network for sizes and costs.
+/// Plans a network for sizes and costs. Where no plan stays below the limit of memory, the smallest
+/// one that was found comes back, and says by how much it is too large.
 ///
 /// # Errors
 /// When shapes do not fit, or something has no kernel.
@@ -115,6 +149,24 @@ pub fn choose(
     settings: &Settings,
 ) -> Result<Chosen> {
     network.result.check()?;
+    let costs = &Remembered::new(costs);
+    let chosen = choose_with(network, sizes, costs, settings)?;
+    if chosen.over == 0 || !settings.uses("hoist") {
+        return Ok(chosen);
+    }
+    // What is computed once is kept to the end: computed again and again, it shares its memory.
+    let mut without = settings.without.clone();
+    without.push("hoist".to_owned());
+    let smaller = choose_with(network, sizes, costs, &Settings { without, ..settings.clone() })?;
+    Ok(if smaller.over < chosen.over { smaller } else { chosen })
+}
+
+fn choose_with(
+    network: &Network,
+    sizes: &Sizes,
+    costs: &dyn Costs,
+    settings: &Settings,
+) -> Result<Chosen> {
     let mut planner = Planner::new(network, sizes, costs, settings);
     for at in 0..planner.layers.len() {
         planner.choose_layer(at)?;
@@ -133,6 +185,7 @@ pub fn with_candidate(
     (sizes, costs): (&Sizes, &dyn Costs),
     settings: &Settings,
 ) -> Result<Plan> {
+    let costs = &Remembered::new(costs);
     let mut planner = Planner::new(network, sizes, costs, settings);
     for (own, theirs) in planner.layers.iter_mut().zip(&chosen.layers) {
         own.candidates.chosen = theirs.chosen;
@@ -211,7 +264,7 @@ impl<'a> Planner<'a> {
     }
 
     /// A goal's plan and its cost, the backward pass bracketed as is best.
-    fn costed_goal(&mut self, improve: bool) -> Option<(Goal, f64)> {
+    fn costed_goal(&mut self, improve: bool) -> Option<(Goal, Price)> {
         let mut goal = self.goal();
         let options = self.settings.options(false);
         let iterations = self.sizes.iterations;
@@ -219,7 +272,12 @@ impl<'a> Planner<'a> {
         let mut cost = |goal: &Goal| {
             costed += 1;
             let plan = lower(goal, options);
-            Some(predict(&plan, self.sizes, self.costs)?.epoch(iterations))
+            let seconds = predict(&plan, self.sizes, self.costs)?.epoch(iterations);
+            let over = self
+                .settings
+                .memory
+                .map_or(0, |most| Memory::of(&plan, self.sizes).total().saturating_sub(most));
+            Some(Price { over, seconds })
         };
         let mut best = cost(&goal)?;
         if goal.loss.is_some() && improve {
@@ -238,14 +296,13 @@ impl<'a> Planner<'a> {
             return Ok(());
         }
         let kept = self.most_promising(at, kept);
-        let mut best: Option<(f64, usize)> = None;
+        let mut best: Option<(Price, usize)> = None;
         for index in kept {
             self.layers[at].candidates.chosen = index;
-            let Some((_, seconds)) = self.costed_goal(true) else { continue };
-            self.layers[at].candidates.all[index].predicted = Some(seconds);
-            // The first of equals, so that the choice does not depend on rounding of sums.
-            if best.is_none_or(|(least, _)| seconds < least * (1.0 - 1e-9)) {
-                best = Some((seconds, index));
+            let Some((_, price)) = self.costed_goal(true) else { continue };
+            self.layers[at].candidates.all[index].predicted = Some(price.seconds);
+            if best.is_none_or(|(least, _)| price.beats(&least)) {
+                best = Some((price, index));
             }
         }
         let Some((_, index)) = best else {
@@ -262,15 +319,15 @@ impl<'a> Planner<'a> {
         if kept.len() <= LOOKED_AT {
             return kept;
         }
-        let mut costs: Vec<(f64, usize)> = Vec::new();
+        let mut costs: Vec<(Price, usize)> = Vec::new();
         for index in kept {
             self.layers[at].candidates.chosen = index;
-            if let Some((_, seconds)) = self.costed_goal(false) {
-                self.layers[at].candidates.all[index].predicted = Some(seconds);
-                costs.push((seconds, index));
+            if let Some((_, price)) = self.costed_goal(false) {
+                self.layers[at].candidates.all[index].predicted = Some(price.seconds);
+                costs.push((price, index));
             }
         }
-        costs.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        costs.sort_by(|a, b| a.0.order(&b.0).then(a.1.cmp(&b.1)));
         costs.into_iter().take(LOOKED_AT).map(|(_, index)| index).collect()
     }
 
@@ -293,6 +350,8 @@ impl<'a> Planner<'a> {
             return Err(Error::argument("plan", "a step has no kernel".to_owned()));
         };
         let layers = self.layers.into_iter().map(|layer| layer.candidates).collect();
-        Ok(Chosen { plan, predicted, layers, costed: self.costed })
+        let memory = Memory::of(&plan, self.sizes);
+        let over = self.settings.memory.map_or(0, |most| memory.total().saturating_sub(most));
+        Ok(Chosen { plan, predicted, layers, costed: self.costed, memory, over })
     }
 }

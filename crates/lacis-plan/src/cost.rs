@@ -1,10 +1,14 @@
 //! Costs: what a step has to do, in numbers, and who says how long that takes.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use crate::dim::Sizes;
+use crate::op::{Function, Scores};
 use crate::plan::{Each, Form, Operator, Phase, Place, Plan, Step, ValueId};
 
 /// What a step has to do, whatever the formula it came from.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Work {
     /// A sparse matrix times a dense one.
     Spmm {
@@ -16,6 +20,8 @@ pub enum Work {
         valued: bool,
         /// Maxima rather than sums.
         extreme: bool,
+        /// Whether rows of the dense one are scaled on the way.
+        scaled: bool,
     },
     /// `m×k` times `k×n`.
     Gemm {
@@ -34,6 +40,8 @@ pub enum Work {
         width: usize,
         /// Whether it is the gradient.
         backward: bool,
+        /// How edges are scored.
+        scores: Scores,
     },
     /// The transpose of a sparse matrix times a dense one, from its rows.
     SparseTransposed {
@@ -57,6 +65,25 @@ pub enum Work {
 pub trait Costs {
     /// Seconds, or `None` where there is no kernel for it.
     fn seconds(&self, work: &Work) -> Option<f64>;
+}
+
+/// Costs that ask somebody once for each work: plans of one network have most of theirs in common.
+pub struct Remembered<'a> {
+    costs: &'a dyn Costs,
+    known: RefCell<HashMap<Work, Option<f64>>>,
+}
+
+impl<'a> Remembered<'a> {
+    /// What somebody says.
+    pub fn new(costs: &'a dyn Costs) -> Self {
+        Remembered { costs, known: RefCell::default() }
+    }
+}
+
+impl Costs for Remembered<'_> {
+    fn seconds(&self, work: &Work) -> Option<f64> {
+        *self.known.borrow_mut().entry(*work).or_insert_with(|| self.costs.seconds(work))
+    }
 }
 
 /// Costs of a machine of which only bandwidth and speed are known.
@@ -85,7 +112,7 @@ impl Costs for Analytic {
                     + (rows * width * 4) as f64 / self.stream
             }
             Work::Gemm { sizes: [m, n, k], .. } => 2.0 * (m * n * k) as f64 / self.products,
-            Work::Attention { shape: [_, _, entries], heads, width, backward } => {
+            Work::Attention { shape: [_, _, entries], heads, width, backward, .. } => {
                 let passes = if backward { 3 } else { 1 };
                 (passes * entries * (4 * width + 40 * heads)) as f64 / self.gather
             }
@@ -151,20 +178,20 @@ pub fn work(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
     let width = |value: ValueId| shape(value)[1];
     let len_of = |value: ValueId| plan.len_of(value, sizes);
     match step.operator {
-        Operator::Spmm { .. } => {
+        Operator::Spmm { right, .. } => {
             let (a, x) = (step.inputs[0], step.inputs[1]);
             let valued = !matches!(
                 plan.values[a].place,
                 Place::Adjacency(adjacency) if !adjacency.graph.weighted || !sizes.weighted()
             );
-            Work::Spmm { shape: sparse(a), width: width(x), valued, extreme: false }
+            Work::Spmm { shape: sparse(a), width: width(x), valued, extreme: false, scaled: right }
         }
         Operator::Extreme(_) | Operator::ExtremeGrad(_) => {
             let (a, x) = (step.inputs[0], step.inputs[1]);
             let passes = if matches!(step.operator, Operator::ExtremeGrad(_)) { 2 } else { 1 };
             let [rows, cols, entries] = sparse(a);
             let shape = [rows, cols, passes * entries];
-            Work::Spmm { shape, width: width(x), valued: false, extreme: true }
+            Work::Spmm { shape, width: width(x), valued: false, extreme: true, scaled: false }
         }
         Operator::Gemm { form, .. } => {
             let ([m, k], [k2, n]) = (shape(step.inputs[0]), shape(step.inputs[1]));
@@ -183,6 +210,7 @@ pub fn work(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
             heads: attention.heads,
             width: width(step.inputs[1]),
             backward: matches!(step.operator, Operator::AttentionGrad(_)),
+            scores: attention.scores,
         },
         Operator::Pairs(_) | Operator::PairsGrad(_) => {
             let [rows, cols] = shape(step.inputs[0]);
@@ -206,24 +234,31 @@ fn gates(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
     Work::Stream { read: 8 * elements, written: 4 * written, hard: elements }
 }
 
+/// What a loss does with an element counts for so many exponentials.
+const LOSS: usize = 4;
+/// What is done by one thread counts for so many of what all do.
+const SERIAL: usize = 2;
+
 /// Reads its inputs, writes its outputs.
 fn stream(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
     let len = |value: &ValueId| plan.len_of(*value, sizes);
     let read: usize = step.inputs.iter().map(len).sum::<usize>() * 4;
     let written: usize = step.outputs.iter().map(len).sum::<usize>() * 4;
+    if matches!(step.operator, Operator::Pad) && plan.in_place(step) {
+        return Work::Stream { read: 0, written: written.saturating_sub(read), hard: 0 };
+    }
     let elements = written / 4;
+    let drawn = |dropout: Option<_>| elements * usize::from(dropout.is_some());
     let hard = match step.operator {
         Operator::Each(Each { dropout, function, .. }) => {
-            let exp = !matches!(
-                function,
-                crate::op::Function::Identity
-                    | crate::op::Function::Relu
-                    | crate::op::Function::LeakyRelu(_)
-            );
-            elements * (usize::from(dropout.is_some()) + usize::from(exp))
+            let easy =
+                matches!(function, Function::Identity | Function::Relu | Function::LeakyRelu(_));
+            drawn(dropout) + elements * usize::from(!easy)
         }
-        Operator::EachGrad { dropout, .. } => elements * usize::from(dropout.is_some()),
-        Operator::Loss(_) => elements,
+        Operator::EachGrad { dropout, .. } => drawn(dropout),
+        Operator::EntryDropout { .. } => SERIAL * elements,
+        // An exponential, a maximum and a sum, and all of it again for the gradient.
+        Operator::Loss(_) => LOSS * elements,
         _ => 0,
     };
     Work::Stream { read, written, hard }

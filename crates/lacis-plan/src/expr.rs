@@ -162,24 +162,39 @@ impl Expr {
     /// The same formula with some parts replaced; what contains them is built anew, and what they
     /// contained is not looked at.
     pub fn replace(&self, replacement: &dyn Fn(&Expr) -> Option<Expr>) -> Expr {
+        let [new] = <[Expr; 1]>::try_from(Expr::replace_all([self], replacement))
+            .unwrap_or_else(|_| unreachable!("one root gives one"));
+        new
+    }
+
+    /// The same in several formulas; what they share is looked at once.
+    pub fn replace_all<'e>(
+        roots: impl IntoIterator<Item = &'e Expr>,
+        replacement: &dyn Fn(&Expr) -> Option<Expr>,
+    ) -> Vec<Expr> {
         let mut made: HashMap<u128, Expr> = HashMap::new();
-        let mut stack = vec![(self.clone(), false)];
-        while let Some((expr, done)) = stack.pop() {
-            if made.contains_key(&expr.id()) {
-                continue;
+        let mut replaced = |root: &Expr| {
+            let mut stack = vec![(root.clone(), false)];
+            while let Some((expr, done)) = stack.pop() {
+                if made.contains_key(&expr.id()) {
+                    continue;
+                }
+                if done {
+                    let args: Vec<Expr> =
+                        expr.args().iter().map(|a| made[&a.id()].clone()).collect();
+                    let same = args == expr.args();
+                    let new = if same { expr.clone() } else { rebuilt(expr.op(), args) };
+                    made.insert(expr.id(), new);
+                } else if let Some(new) = replacement(&expr) {
+                    made.insert(expr.id(), new);
+                } else {
+                    stack.push((expr.clone(), true));
+                    stack.extend(expr.args().iter().map(|arg| (arg.clone(), false)));
+                }
             }
-            if done {
-                let args: Vec<Expr> = expr.args().iter().map(|a| made[&a.id()].clone()).collect();
-                let new = if args == expr.args() { expr.clone() } else { rebuilt(expr.op(), args) };
-                made.insert(expr.id(), new);
-            } else if let Some(new) = replacement(&expr) {
-                made.insert(expr.id(), new);
-            } else {
-                stack.push((expr.clone(), true));
-                stack.extend(expr.args().iter().map(|arg| (arg.clone(), false)));
-            }
-        }
-        made[&self.id()].clone()
+            made[&root.id()].clone()
+        };
+        roots.into_iter().map(&mut replaced).collect()
     }
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //!  formula ─► gradients ─► equal forms ─► compositions ─► steps ─► costs ─► the cheapest plan
 //!  expr.rs    grad.rs      rules.rs       compose.rs      lower.rs cost.rs  choose.rs, plan.rs
+//!                                                                 memory.rs
 //! ```
 //! This crate decides and never runs: no kernel, no clock, no file. The same formula, sizes and
 //! costs give the same plan.
@@ -17,6 +18,7 @@ mod display;
 pub mod expr;
 pub mod grad;
 pub mod lower;
+pub mod memory;
 pub mod op;
 pub mod plan;
 pub mod rules;

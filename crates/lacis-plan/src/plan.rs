@@ -309,6 +309,14 @@ impl Plan {
         }
     }
 
+    /// Whether a step's first result takes the slot of its first input.
+    pub fn in_place(&self, step: &Step) -> bool {
+        let (Some(&input), Some(&output)) = (step.inputs.first(), step.outputs.first()) else {
+            return false;
+        };
+        self.slot_of(input).is_some() && self.slot_of(input) == self.slot_of(output)
+    }
+
     /// Numbers that a value holds.
     pub fn len_of(&self, value: ValueId, sizes: &Sizes) -> usize {
         let Value { shape, place, .. } = &self.values[value];
@@ -432,7 +440,9 @@ impl Step {
             Operator::Spmm { ending, .. } | Operator::Gemm { ending, .. } => {
                 ending.accumulate && input + 1 == self.inputs.len()
             }
-            Operator::Each(_) | Operator::EachGrad { .. } | Operator::Loss(_) => input == 0,
+            Operator::Each(_) | Operator::EachGrad { .. } | Operator::Loss(_) | Operator::Pad => {
+                input == 0
+            }
             _ => false,
         }
     }

@@ -168,3 +168,22 @@ fn a_gcn_layer_is_two_steps() {
         .collect();
     assert_eq!(kinds, ["gemm", "spmm", "gemm", "spmm"]);
 }
+
+#[test]
+fn plans_above_the_limit_of_memory_are_left_out() {
+    // The fastest keeps wide aggregated features from epoch to epoch.
+    let network = two(nets::gcn, [256, 16, 8]);
+    let with = |memory| {
+        let chosen = decided(&network, 10_000, 10, &Settings { memory, ..Settings::default() });
+        chosen.plan.check().unwrap();
+        chosen
+    };
+    let free = with(None);
+    let limited = with(Some(free.memory.total() - 1));
+    assert_eq!((free.over, limited.over), (0, 0));
+    assert!(limited.memory.total() < free.memory.total());
+    assert!(limited.predicted.epoch(200) > free.predicted.epoch(200));
+    let least = with(Some(0));
+    assert_eq!(least.over, least.memory.total());
+    assert!(least.memory.total() <= limited.memory.total());
+}

@@ -5,15 +5,28 @@ use lacis_core::reference::Reduce;
 use lacis_kernels::Profile;
 use lacis_kernels::profile::Point;
 use lacis_plan::cost::{Costs, Work};
+use lacis_plan::op::Scores;
 
 use crate::exec::{gemm_point, spmm_point};
 
 /// Seconds that any step takes: threads wake up, arguments are checked.
-const STEP: f64 = 2e-6;
-/// Seconds of an exponential or a random number, on one core.
-const HARD: f64 = 0.25e-9;
-/// Bytes per second where nothing was measured.
+const STEP: f64 = 4e-6;
+/// Seconds of an exponential or a random number, on all cores.
+const HARD: f64 = 0.4e-9;
+/// Bytes per second where nothing was measured, and how much faster the last cache is.
 const COPY: f64 = 20e9;
+const NEAR: f64 = 1.8;
+/// What a step takes longer than its kernel alone, measured again and again: what it reads was not
+/// the last thing that caches saw.
+const AMONG_OTHERS: f64 = 1.15;
+/// Seconds of scaling a gathered row, beside adding it.
+const SCALED: f64 = 0.3e-9;
+/// How much longer attention's gradient takes, where it was not measured.
+const BACKWARD: f64 = 2.5;
+/// How much longer it takes to score an edge by a function of both ends.
+const BOTH_ENDS: f64 = 1.5;
+/// Columns of a head that fill what is computed at once.
+const FULL_HEAD: usize = 4;
 
 /// A profile that answers the planner.
 #[derive(Clone, Copy, Debug)]
@@ -24,19 +37,20 @@ impl Costs for Measured<'_> {
         let profile = self.0;
         Some(
             STEP + match *work {
-                Work::Spmm { shape, width, valued, extreme } => {
+                Work::Spmm { shape, width, valued, extreme, scaled } => {
                     let reduce = if extreme { Reduce::Max } else { Reduce::Sum };
                     let point = spmm_point(shape, width, valued, reduce);
+                    let scaling = if scaled { shape[2] as f64 * SCALED } else { 0.0 };
                     // Rows without entries are written too.
-                    profile.predict("spmm", &point) + self.stream(0, shape[0] * width * 4) * 0.25
+                    let written = self.stream(0, shape[0] * width * 4) * 0.25;
+                    AMONG_OTHERS * profile.predict("spmm", &point) + scaling + written
                 }
-                Work::Gemm { form, sizes } => profile.predict("matmul", &gemm_point(form, sizes)),
-                Work::Attention { shape, heads, width, backward } => {
-                    let point = Point { n: 0, ..Point::sparse(shape, width, DType::F32) };
-                    let once = profile.predict("attention", &point);
-                    // Scores cost by heads; measured ones had few.
-                    let scores = (shape[2] * heads) as f64 * HARD;
-                    if backward { 2.5 * (once + scores) } else { once + scores }
+                Work::Gemm { form, sizes } => {
+                    AMONG_OTHERS * profile.predict("matmul", &gemm_point(form, sizes))
+                }
+                Work::Attention { shape, heads, width, backward, scores } => {
+                    let seconds = self.attention(shape, (heads, width), backward);
+                    seconds * if scores == Scores::GatV2 { BOTH_ENDS } else { 1.0 }
                 }
                 Work::SparseTransposed { shape: [_, cols, entries], width } => {
                     let point = spmm_point([cols, cols, entries], width, true, Reduce::Sum);
@@ -51,11 +65,24 @@ impl Costs for Measured<'_> {
 }
 
 impl Measured<'_> {
-    /// Bytes that pass by: from caches as long as they fit, twice as fast.
+    /// Bytes that pass by: faster from caches as long as they fit.
     fn stream(&self, read: usize, written: usize) -> f64 {
         let measured = self.0.section().and_then(|section| section.stream);
         let rate = measured.map_or(COPY, |stream| stream.copy_gbps * 1e9);
         let near = read + written < self.0.machine.last_bytes() / 2;
-        (read + written) as f64 / if near { 2.5 * rate } else { rate }
+        (read + written) as f64 / if near { NEAR * rate } else { rate }
+    }
+
+    /// GAT's attention, or its gradient: measured with heads of four columns and more.
+    fn attention(&self, shape: [usize; 3], (heads, width): (usize, usize), backward: bool) -> f64 {
+        let axis = usize::from(backward);
+        let known = self.0.samples("attention").iter().any(|sample| sample.point.axis == axis);
+        let point = Point { reduce: None, axis, ..Point::sparse(shape, width, DType::F32) };
+        let once = AMONG_OTHERS * self.0.predict("attention", &point);
+        let back = if backward && !known { BACKWARD } else { 1.0 };
+        // Heads of few columns take as long as if they were full, and longer.
+        let columns = (width / heads.max(1)).max(1);
+        let empty = if columns < FULL_HEAD { 1.2 * FULL_HEAD as f64 / columns as f64 } else { 1.0 };
+        once * back * empty
     }
 }

@@ -112,6 +112,8 @@ pub struct Executor {
     outcome: Outcome,
     /// Whether what is computed once was.
     prepared: bool,
+    /// Gradients that are added to others before a step ends.
+    scratch: Vec<f32>,
 }
 
 impl Executor {
@@ -132,6 +134,7 @@ impl Executor {
             approx: None,
             outcome: Outcome::default(),
             prepared: false,
+            scratch: Vec::new(),
             plan,
         })
     }

@@ -6,8 +6,8 @@
 
 pub(crate) mod drawn;
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use lacis_core::{
@@ -40,11 +40,16 @@ pub struct Levels {
     weighted: bool,
 }
 
-/// A graph with loops treated as a layer wants them, kept while levels are made of it.
+/// A graph with loops treated as a layer wants them.
+#[derive(Clone, Debug)]
 struct Treated {
     matrix: Arc<Csr>,
     sums: Vec<f64>,
 }
+
+/// A graph's treatments, kept while levels are made of it: those that need the same share it.
+#[derive(Clone, Debug, Default)]
+pub struct Treatments(HashMap<Treatment, Treated>);
 
 /// A graph, and which of its nodes are asked for.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +103,19 @@ impl Levels {
     /// # Errors
     /// When there is no memory, or the graph cannot have loops.
     pub fn new(asked: &Asked<'_>, plan: &Plan, threads: &Threads) -> Result<Self> {
+        Levels::sharing(asked, plan, &mut Treatments::default(), threads)
+    }
+
+    /// The same, with what other levels of the same graph were made of.
+    ///
+    /// # Errors
+    /// As [`Levels::new`].
+    pub fn sharing(
+        asked: &Asked<'_>,
+        plan: &Plan,
+        treated: &mut Treatments,
+        threads: &Threads,
+    ) -> Result<Self> {
         let sizes = Levels::sizes(asked, threads)?;
         let reached = Reached::of(asked);
         let mut levels = Levels {
@@ -114,13 +132,12 @@ impl Levels {
             weighted: sizes.edge_weights,
         };
         let (matrices, degrees) = needs(plan);
-        let mut treated: HashMap<Treatment, Treated> = HashMap::new();
         for need in &matrices {
-            let of = treated_as(&mut treated, asked.graph, need.adjacency.graph)?;
+            let of = treated.of(asked.graph, need.adjacency.graph)?;
             levels.add_matrix(need, of, &reached, threads)?;
         }
         for key in degrees {
-            let of = treated_as(&mut treated, asked.graph, key.0)?;
+            let of = treated.of(asked.graph, key.0)?;
             levels.add_degrees(key, of, &reached);
         }
         Ok(levels)
@@ -215,12 +232,15 @@ impl Levels {
         let own = Adjacency { transposed: false, ..need.adjacency };
         if !self.matrices.contains_key(&own) {
             let matrix = reached.block(own.level as usize, &treated.matrix, threads)?;
-            if let Some(edges) = reached.edges(own.level as usize, &treated.matrix) {
+            if need.numbered
+                && let Some(edges) = reached.edges(own.level as usize, &treated.matrix)
+            {
                 self.edges.insert(own, Arc::new(edges));
             }
             // Equal levels have equal matrices: one serves all of them.
             let same = self.matrices.iter().find(|(key, kept)| {
-                key.graph == own.graph && !key.transposed && kept.same_entries(&matrix)
+                let same = || Arc::ptr_eq(kept, &matrix) || kept.same_entries(&matrix);
+                key.graph == own.graph && !key.transposed && same()
             });
             let matrix = same.map_or(matrix, |(_, kept)| kept.clone());
             self.matrices.insert(own, matrix);
@@ -272,46 +292,51 @@ struct Need {
     adjacency: Adjacency,
     /// Whether entries of the transpose must know their places.
     ordered: bool,
+    /// Whether entries must know the whole graph's numbers: some are dropped by them.
+    numbered: bool,
 }
 
 /// Matrices and degrees that a plan reads; transposes that gradients take are among them.
 fn needs(plan: &Plan) -> (Vec<Need>, Vec<DegreeKey>) {
-    let (mut matrices, mut degrees) = (Vec::new(), Vec::new());
+    let mut matrices: BTreeMap<Adjacency, Need> = BTreeMap::new();
+    let mut degrees = Vec::new();
     for value in &plan.values {
         match value.place {
-            Place::Adjacency(adjacency) => matrices.push(Need { adjacency, ordered: false }),
+            Place::Adjacency(adjacency) => {
+                matrices.insert(adjacency, Need { adjacency, ordered: false, numbered: false });
+            }
             Place::Degrees { graph, level, half_power } => degrees.push((graph, level, half_power)),
             _ => {}
         }
     }
     for step in &plan.steps {
-        let ordered = match step.operator {
-            Operator::AttentionGrad(attention) => attention.dropout.get() > 0.0,
-            Operator::ExtremeGrad(_) | Operator::GatedGrad => false,
+        let (dropped, back) = match step.operator {
+            Operator::Attention(attention) => (attention.dropout.get() > 0.0, false),
+            Operator::AttentionGrad(attention) => (attention.dropout.get() > 0.0, true),
+            Operator::ExtremeGrad(_) | Operator::GatedGrad => (false, true),
             _ => continue,
         };
-        if let Place::Adjacency(adjacency) = plan.values[step.inputs[0]].place {
-            matrices.push(Need { adjacency: adjacency.turned(), ordered });
+        let Place::Adjacency(adjacency) = plan.values[step.inputs[0]].place else { continue };
+        matrices.entry(adjacency).and_modify(|need| need.numbered |= dropped);
+        if back {
+            let adjacency = adjacency.turned();
+            let need = Need { adjacency, ordered: dropped, numbered: false };
+            matrices.entry(adjacency).or_insert(need).ordered |= dropped;
         }
     }
-    // Transposes of scaled entries take the pattern's transpose: see the executor.
-    matrices.sort_unstable_by_key(|need| (need.adjacency, !need.ordered));
-    matrices.dedup_by_key(|need| need.adjacency);
     degrees.sort_unstable();
     degrees.dedup();
-    (matrices, degrees)
+    (matrices.into_values().collect(), degrees)
 }
 
-/// A treatment of the graph, made once.
-fn treated_as<'t>(
-    all: &'t mut HashMap<Treatment, Treated>,
-    graph: &Graph,
-    treatment: Treatment,
-) -> Result<&'t Treated> {
-    Ok(match all.entry(treatment) {
-        Entry::Occupied(entry) => entry.into_mut(),
-        Entry::Vacant(entry) => entry.insert(treat(graph, treatment)?),
-    })
+impl Treatments {
+    /// A treatment of the graph, made once.
+    fn of(&mut self, graph: &Graph, treatment: Treatment) -> Result<&Treated> {
+        Ok(match self.0.entry(treatment) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(treat(graph, treatment)?),
+        })
+    }
 }
 
 fn treat(graph: &Graph, treatment: Treatment) -> Result<Treated> {
@@ -343,6 +368,10 @@ fn with_loops(matrix: Csr, treatment: Treatment) -> Result<Csr> {
 /// Rows of features in another order.
 fn gathered(features: &Arc<Features>, order: Option<&[u32]>) -> Arc<Features> {
     let Some(order) = order else { return features.clone() };
+    let as_they_are = order.iter().enumerate().all(|(new, &old)| new as u32 == old);
+    if as_they_are && order.len() == features.n_rows() {
+        return features.clone();
+    }
     match &**features {
         Features::Dense(x) => {
             let mut rows = Dense::zeros(order.len(), x.n_cols());

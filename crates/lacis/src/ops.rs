@@ -8,6 +8,7 @@
 //! kernels in [`lacis_kernels::profile::TABLES`].
 
 mod attention;
+mod attention_back;
 mod edges;
 mod gather;
 mod gemm;

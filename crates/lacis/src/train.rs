@@ -8,6 +8,7 @@
 mod judge;
 mod learn;
 mod links;
+pub mod memory;
 mod sampled;
 mod setup;
 mod source;
@@ -21,21 +22,21 @@ use lacis_core::{Dataset, Result, Split, Threads};
 use lacis_kernels::{Mat, Profile};
 use lacis_plan::Sizes;
 use lacis_plan::choose::{Chosen, Settings, choose};
-use lacis_plan::cost::predict;
 use lacis_plan::plan::Plan;
 
 use self::judge::Judge;
 use self::learn::{Core, Within};
+use self::memory::{Needs, Planning};
 use self::sampled::Setting;
 use self::setup::{
-    asked, count_of, expected_batch, features_for, first_params, fits, graphs_of, inference_plan,
+    as_given, asked, count_of, expected_batch, features_for, first_params, fits, graphs_of,
     learned, one_batch, readout,
 };
 use self::source::{Nothing, Source};
 use crate::approx::{self, Approx};
 use crate::costs::Measured;
 use crate::exec::{Executor, Observe};
-use crate::levels::{Asked, Levels};
+use crate::levels::{Asked, Levels, Treatments};
 use crate::link::Links;
 use crate::nn::{Config, Model};
 use crate::pairs::Pairs;
@@ -125,6 +126,7 @@ pub struct Trainer<'a> {
     /// Waits for better values, for rates that fall when there are none.
     plateau: Patience,
     plan_seconds: f64,
+    needs: Needs,
 }
 
 /// What an epoch gave.
@@ -179,21 +181,26 @@ impl<'a> Trainer<'a> {
                 Sizes { iterations: recipe.epochs.max(1), pairs, ..sizes }
             }
         };
-        let costs = Measured(job.profile);
-        let mut chosen = choose(&model.network, &sizes, &costs, &recipe.settings)?;
+        let planning = Planning { job, model: &model, recipe: &recipe, asked, sizes };
+        let mut both = planning.plans()?;
         if let Some(plan) = plan {
             fits(&plan, &model)?;
-            let predicted = predict(&plan, &sizes, &costs).unwrap_or_default();
-            (chosen.plan, chosen.predicted) = (plan, predicted);
+            both.training = as_given(plan, &planning.sizes, &Measured(job.profile), both.training);
         }
-        let evaluation = inference_plan(&model, &recipe, (job, &features))?;
+        let needs = planning.needs(&both);
+        let (chosen, sizes) = (both.training, planning.sizes);
         let plan_seconds = start.elapsed().as_secs_f64();
+        let mut treated = Treatments::default();
         let source: Box<dyn Source> = match batches {
             Some(labels) => setting(labels).source(Some(&chosen.plan))?,
-            None => one_batch(job, &recipe, Levels::new(&asked, &chosen.plan, job.threads)?),
+            None => {
+                let levels = Levels::sharing(&asked, &chosen.plan, &mut treated, job.threads)?;
+                one_batch(job, &recipe, levels)
+            }
         };
-        let whole_asked = Asked { rows: None, ..asked };
-        let whole = Levels::new(&whole_asked, &evaluation, job.threads)?;
+        let (whole_asked, evaluation) = (Asked { rows: None, ..asked }, both.evaluation.plan);
+        let whole = Levels::sharing(&whole_asked, &evaluation, &mut treated, job.threads)?;
+        drop(treated);
         let mut judge = Judge::new(evaluation, whole, graphs);
         if let Some(links) = &recipe.links {
             let n = job.dataset.graph().n_nodes();
@@ -212,6 +219,7 @@ impl<'a> Trainer<'a> {
             epoch: 0,
             within: Within::default(),
             plan_seconds,
+            needs,
         })
     }
 
@@ -220,6 +228,26 @@ impl<'a> Trainer<'a> {
     /// # Errors
     /// When the data has no features, or the configuration makes no sense.
     pub fn for_inference(job: &'a Job<'a>, recipe: Recipe, outputs: usize) -> Result<Self> {
+        Trainer::inferring(job, recipe, (outputs, 1), None)
+    }
+
+    /// The forward pass of a training's network, to be run as often as there are epochs, with a
+    /// plan that somebody has or the fastest one.
+    ///
+    /// # Errors
+    /// As [`Trainer::with_plan`].
+    pub fn forward_only(job: &'a Job<'a>, recipe: Recipe, plan: Option<Plan>) -> Result<Self> {
+        let outputs = job.dataset.labels().map_or(1, |labels| loss_of(labels).1);
+        let passes = recipe.epochs.max(1);
+        Trainer::inferring(job, recipe, (outputs, passes), plan)
+    }
+
+    fn inferring(
+        job: &'a Job<'a>,
+        recipe: Recipe,
+        (outputs, iterations): (usize, usize),
+        plan: Option<Plan>,
+    ) -> Result<Self> {
         let mut recipe = recipe;
         recipe.config.outputs = outputs;
         recipe.config.readout = readout(job.dataset, &recipe.config);
@@ -230,9 +258,14 @@ impl<'a> Trainer<'a> {
         let asked = Asked { graph, features: &features, levels, rows, reach };
         let sizes = Levels::sizes(&asked, job.threads)?;
         let graphs = graphs_of(job, &recipe)?;
-        let sizes = Sizes { iterations: 1, graphs: count_of(graphs.as_deref()), ..sizes };
+        let sizes = Sizes { iterations, graphs: count_of(graphs.as_deref()), ..sizes };
         let start = Instant::now();
-        let chosen = choose(&model.network, &sizes, &Measured(job.profile), &recipe.settings)?;
+        let costs = Measured(job.profile);
+        let mut chosen = choose(&model.network, &sizes, &costs, &recipe.settings)?;
+        if let Some(plan) = plan {
+            fits(&plan, &model)?;
+            chosen = as_given(plan, &sizes, &costs, chosen);
+        }
         let plan_seconds = start.elapsed().as_secs_f64();
         let whole = Levels::new(&asked, &chosen.plan, job.threads)?;
         Ok(Trainer {
@@ -248,6 +281,7 @@ impl<'a> Trainer<'a> {
             epoch: 0,
             within: Within::default(),
             plan_seconds,
+            needs: Needs::default(),
         })
     }
 
@@ -287,10 +321,9 @@ impl<'a> Trainer<'a> {
         self.job.profile
     }
 
-    /// Bytes that the plan will take beyond graph and features: slots, weights, their gradients
-    /// and what the optimizer keeps.
-    pub fn predicted_bytes(&self) -> usize {
-        self.chosen.plan.slot_bytes(&self.sizes) + self.core.params.count() * 3 * size_of::<f32>()
+    /// What the training takes, the graph included.
+    pub fn needs(&self) -> &Needs {
+        &self.needs
     }
 
     /// What was decided.
@@ -401,6 +434,15 @@ impl<'a> Trainer<'a> {
         self.judge.results(self.job, (params, running), use_them)
     }
 
+    /// Computes the results for all nodes, and tells somebody how long steps take.
+    ///
+    /// # Errors
+    /// When a step fails.
+    pub fn forward(&mut self, observer: &mut dyn Observe) -> Result<()> {
+        let Core { params, running, .. } = &mut self.core;
+        self.judge.run(self.job, (params, running), observer)
+    }
+
     /// From now on, [`Trainer::logits`] are scores of these pairs, in their order: for a network
     /// that predicts links.
     ///
@@ -419,7 +461,8 @@ impl<'a> Trainer<'a> {
 
     /// What the kernels of a step are called, once it runs.
     pub fn kernel_name(&self, step: usize) -> Option<&'static str> {
-        self.core.executor.as_ref().and_then(|executor| executor.kernel_name(step))
+        let runs = self.core.executor.as_ref().or(self.judge.executor());
+        runs.and_then(|executor| executor.kernel_name(step))
     }
 }
 

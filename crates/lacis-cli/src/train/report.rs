@@ -175,7 +175,7 @@ pub fn plan(out: &Out, trainer: &Trainer<'_>) -> Outcome {
     let chosen = trainer.chosen();
     let body = json!({ "id": chosen.plan.id(), "formula": chosen.plan.formula,
                        "predicted_epoch_ms": trainer.predicted_epoch_seconds() * 1e3,
-                       "peak_bytes": trainer.predicted_bytes(),
+                       "peak_bytes": trainer.needs().total(),
                        "plan_ms": trainer.plan_seconds() * 1e3 });
     out.event("plan", &body)
 }
@@ -203,10 +203,10 @@ pub fn dry_run(
     ))?;
     out.line(format_args!("plan {}  {}", chosen.plan.id(), chosen.plan.formula))?;
     out.line(format_args!(
-        "predicted  {:.3} ms an epoch{}, {} beyond graph and features",
+        "predicted  {:.3} ms an epoch{}, peak memory {}",
         trainer.predicted_epoch_seconds() * 1e3,
         in_batches(trainer),
-        bytes(trainer.predicted_bytes()),
+        bytes(trainer.needs().total()),
     ))
 }
 

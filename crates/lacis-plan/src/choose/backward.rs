@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::Price;
 use crate::compose::factors;
 use crate::expr::{Expr, Kind, mul};
 use crate::lower::Goal;
@@ -16,19 +17,33 @@ pub fn without_masks(goal: Goal) -> Goal {
     let Some(loss) = &goal.loss else { return goal };
     let forward: HashSet<u128> =
         Expr::sorted(std::slice::from_ref(loss)).iter().map(Expr::id).collect();
-    map_exprs(goal, &|root| {
-        let mut made: HashMap<u128, Expr> = HashMap::new();
-        for expr in Expr::sorted(std::slice::from_ref(root)) {
-            let args: Vec<Expr> = expr.args().iter().map(|a| made[&a.id()].clone()).collect();
-            let new = match sign_saved(&expr, &args, &forward) {
-                Some(new) => new,
-                None if args == expr.args() => expr.clone(),
-                None => crate::expr::rebuilt(expr.op(), args),
-            };
-            made.insert(expr.id(), new);
-        }
-        made[&root.id()].clone()
-    })
+    let mut made: HashMap<u128, Expr> = HashMap::new();
+    for expr in Expr::sorted(&gradients(&goal)) {
+        let args: Vec<Expr> = expr.args().iter().map(|a| made[&a.id()].clone()).collect();
+        let new = match sign_saved(&expr, &args, &forward) {
+            Some(new) => new,
+            None if args == expr.args() => expr.clone(),
+            None => crate::expr::rebuilt(expr.op(), args),
+        };
+        made.insert(expr.id(), new);
+    }
+    let new = gradients(&goal).iter().map(|root| made[&root.id()].clone()).collect();
+    with_gradients(goal, new)
+}
+
+/// All gradients of a goal.
+fn gradients(goal: &Goal) -> Vec<Expr> {
+    let learned = goal.params.iter().filter_map(|(_, grad)| grad.clone());
+    learned.chain(goal.extra.iter().cloned()).collect()
+}
+
+/// A goal with other gradients, as many as it has.
+fn with_gradients(goal: Goal, gradients: Vec<Expr>) -> Goal {
+    let mut new = gradients.into_iter();
+    let params =
+        goal.params.into_iter().map(|(param, grad)| (param, grad.and_then(|_| new.next())));
+    let params = params.collect();
+    Goal { params, extra: new.collect(), ..goal }
 }
 
 /// The gradient through a relu and the dropout after it, where the dropped result is there; `args`
@@ -42,17 +57,13 @@ fn sign_saved(expr: &Expr, args: &[Expr], forward: &HashSet<u128>) -> Option<Exp
         .then(|| Expr::new(Op::MapGrad(Function::Relu), vec![dropped, g.scaled(SHARES / kept)]))
 }
 
-fn map_exprs(goal: Goal, f: &dyn Fn(&Expr) -> Expr) -> Goal {
-    Goal {
-        params: goal.params.into_iter().map(|(p, g)| (p, g.as_ref().map(f))).collect(),
-        extra: goal.extra.iter().map(f).collect(),
-        ..goal
-    }
-}
-
 /// Brackets each chain of the backward pass anew where that is cheaper. Scalings stay with the
 /// matrix they belong to: `Nᵀ` is applied as the forward pass applied `N`.
-pub fn improve(goal: &mut Goal, best: &mut f64, cost: &mut dyn FnMut(&Goal) -> Option<f64>) {
+pub(super) fn improve(
+    goal: &mut Goal,
+    best: &mut Price,
+    cost: &mut dyn FnMut(&Goal) -> Option<Price>,
+) {
     let mut tried: HashSet<u128> = HashSet::new();
     loop {
         let chain = chains(goal).into_iter().find(|chain| tried.insert(chain.id()));
@@ -61,12 +72,12 @@ pub fn improve(goal: &mut Goal, best: &mut f64, cost: &mut dyn FnMut(&Goal) -> O
             if other == chain || !tried.insert(other.id()) {
                 continue;
             }
-            let replaced = map_exprs(goal.clone(), &|root| {
-                root.replace(&|e| (e == &chain).then(|| other.clone()))
-            });
+            let one = |e: &Expr| (e == &chain).then(|| other.clone());
+            let new = Expr::replace_all(&gradients(goal), &one);
+            let replaced = with_gradients(goal.clone(), new);
             match cost(&replaced) {
-                Some(seconds) if seconds < *best * (1.0 - 1e-9) => {
-                    *best = seconds;
+                Some(price) if price.beats(best) => {
+                    *best = price;
                     *goal = replaced;
                     break;
                 }
@@ -80,9 +91,7 @@ pub fn improve(goal: &mut Goal, best: &mut f64, cost: &mut dyn FnMut(&Goal) -> O
 fn chains(goal: &Goal) -> Vec<Expr> {
     let forward: HashSet<u128> =
         Expr::sorted(std::slice::from_ref(&goal.result)).iter().map(Expr::id).collect();
-    let mut roots: Vec<Expr> = goal.params.iter().filter_map(|(_, g)| g.clone()).collect();
-    roots.extend(goal.extra.iter().cloned());
-    let order = Expr::sorted(&roots);
+    let order = Expr::sorted(&gradients(goal));
     let product = |e: &Expr| matches!(e.op(), Op::Mul) && e.kind() == Kind::Dense;
     let inside: HashSet<u128> = order
         .iter()

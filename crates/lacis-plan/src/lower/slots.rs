@@ -110,12 +110,17 @@ fn in_place(plan: &Plan, step: &Step, dies: impl Fn(ValueId) -> bool) -> Option<
     }
     let first = *step.inputs.first()?;
     let whole = plan.base(first) == first;
-    let same = step.outputs.iter().any(|&o| plan.values[o].shape == plan.values[first].shape);
+    // Rows of zeros may follow: a slot has room for the largest of its values.
+    let pads = matches!(step.operator, Operator::Pad);
+    let same = step.outputs.iter().any(|&output| {
+        let (to, from) = (plan.values[output].shape, plan.values[first].shape);
+        to == from || (pads && to[1] == from[1])
+    });
     let in_slot = matches!(plan.values[first].place, Place::Slot(_));
     let again = step.inputs[1..].iter().any(|&input| plan.base(input) == first);
     let elementwise = matches!(
         step.operator,
-        Operator::Each(Each { .. }) | Operator::EachGrad { .. } | Operator::Loss(_)
+        Operator::Each(Each { .. }) | Operator::EachGrad { .. } | Operator::Loss(_) | Operator::Pad
     );
     let once = step.phase == Phase::Once;
     (elementwise && whole && same && in_slot && !again && !once && dies(first)).then_some(first)

@@ -1,9 +1,10 @@
 //! Attention, gates, and maxima over a node's edges.
 
 use lacis_core::reference::{Reduce, Ties};
-use lacis_core::{CsrView, Dense, Result, Rng};
+use lacis_core::{CsrView, Result, Rng};
 use lacis_kernels::attention::{Gat, GatGrads, GatV2, GatV2Grads, Given};
 use lacis_kernels::dropout::Dropout;
+use lacis_kernels::elementwise::Forward;
 use lacis_kernels::{Mat, MatMut, gated, spmm};
 use lacis_plan::op::{Attention, Scores};
 use lacis_plan::plan::{Operator, Place, Step};
@@ -120,6 +121,7 @@ impl Executor {
         for index in 0..3 {
             outs.push(self.taken(step, index, context)?);
         }
+        let mut own = std::mem::take(&mut self.scratch);
         let given = Given {
             transpose: self.transposed(step, context)?,
             y: self.mat(step.inputs[4], context, params)?,
@@ -130,7 +132,7 @@ impl Executor {
         match attention.scores {
             Scores::Gat => {
                 let gat = self.gat(step, attention, context, params)?;
-                self.gat_grads(&gat, (attention, &given), [first, second, third])?;
+                self.gat_grads(&gat, (attention, &given), ([first, second, third], &mut own))?;
             }
             Scores::GatV2 => {
                 let gat = self.gatv2(step, attention, context, params)?;
@@ -145,6 +147,7 @@ impl Executor {
             }
         }
         outs.into_iter().for_each(|out| self.put(out));
+        self.scratch = own;
         Ok(())
     }
 
@@ -152,15 +155,19 @@ impl Executor {
         &self,
         gat: &Gat<'_, f32>,
         (attention, given): (&Attention, &Given<'_, f32>),
-        [source, t, u]: [&mut Taken; 3],
+        ([source, t, u], own): ([&mut Taken; 3], &mut Vec<f32>),
     ) -> Result<()> {
-        let (n_rows, n_cols) = (given.y.n_rows(), given.transpose.n_rows());
-        let width = given.y.n_cols();
+        let (rows, width) = (given.y.n_rows(), given.y.n_cols());
         // Targets that are not all sources have a gradient of their own, added to the first rows.
-        let mut own = (n_rows != n_cols).then(|| Dense::<f32>::zeros(n_rows, width));
+        let apart = rows != given.transpose.n_rows();
+        if apart && own.len() < rows * width {
+            own.resize(rows * width, 0.0);
+        }
+        let own = &mut own[..if apart { rows * width } else { 0 }];
+        let target = apart.then(|| MatMut::new(own, rows, width, width)).transpose()?;
         let grads = GatGrads {
             source: source.mat()?,
-            target: own.as_mut().map(MatMut::from),
+            target,
             target_vectors: heads_of(t, attention.heads)?,
             source_vectors: heads_of(u, attention.heads)?,
             edge_vectors: None,
@@ -168,11 +175,10 @@ impl Executor {
             bias: None,
         };
         gat.backward(self.isa, given, grads, &self.threads)?;
-        if let Some(own) = own {
-            let mut source = source.mat()?;
-            for (i, row) in own.rows().enumerate() {
-                source.row_mut(i).iter_mut().zip(row).for_each(|(to, from)| *to += from);
-            }
+        if apart {
+            let own = Mat::new(own, rows, width, width)?;
+            let top = MatMut::new(&mut source.slice()[..rows * width], rows, width, width)?;
+            Forward::in_place(rows, width).plus(1.0, own)?.run(self.isa, top, &self.threads)?;
         }
         Ok(())
     }

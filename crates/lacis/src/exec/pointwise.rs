@@ -2,6 +2,7 @@
 
 use lacis_core::reference::{Axis, Moments, Reduce, Ties};
 use lacis_core::{Result, Rng, RowPtrView};
+use lacis_kernels::MatMut;
 use lacis_kernels::dropout::Dropout;
 use lacis_kernels::elementwise::{Backward, Forward, Saved, column_sums};
 use lacis_kernels::loss::Grad;
@@ -11,7 +12,7 @@ use lacis_kernels::segment::backward::Backward as SegmentBackward;
 use lacis_kernels::segment::reduce;
 use lacis_plan::Dim;
 use lacis_plan::op::{Function, NormKind, Number};
-use lacis_plan::plan::{Each, Operator, Step, ValueId};
+use lacis_plan::plan::{Each, Operator, Step};
 
 use super::{Context, Executor, Targets, of_batch, purpose, wrong};
 use crate::params::Params;
@@ -38,12 +39,6 @@ impl Executor {
         })
     }
 
-    /// Whether an output takes the slot of an input.
-    fn in_place(&self, step: &Step, input: ValueId) -> bool {
-        self.plan.slot_of(step.outputs[0]) == self.plan.slot_of(input)
-            && self.plan.slot_of(input).is_some()
-    }
-
     pub(super) fn each(
         &mut self,
         step: &Step,
@@ -53,7 +48,7 @@ impl Executor {
     ) -> Result<()> {
         let mut out = self.taken(step, 0, context)?;
         let [rows, cols] = self.shape(step.outputs[0], context);
-        let mut pass = if self.in_place(step, step.inputs[0]) {
+        let mut pass = if self.plan.in_place(step) {
             Forward::in_place(rows, cols)
         } else {
             Forward::new(self.mat(step.inputs[0], context, params)?)
@@ -93,11 +88,12 @@ impl Executor {
         };
         let mut out = self.taken(step, 0, context)?;
         let [rows, cols] = self.shape(step.outputs[0], context);
-        let mut in_place = self.in_place(step, step.inputs[0]);
+        let mut in_place = self.plan.in_place(step);
         // What was saved came before the dropout, whose pass is one of its own; the scale is that
         // of a mask whose sign was saved, and outside training nothing was dropped.
         let scale = if context.training { scale.get() } else { 1.0 };
-        if dropout.is_some() || scale != 1.0 {
+        let mask = mask_of(function, scale)?;
+        if dropout.is_some() || (scale != 1.0 && mask.is_none()) {
             let mut pass = match in_place {
                 true => Forward::in_place(rows, cols),
                 false => Forward::new(self.mat(step.inputs[0], context, params)?),
@@ -120,7 +116,11 @@ impl Executor {
             function if function.saves_result() => Saved::Output(saved),
             _ => Saved::Input(saved),
         };
-        pass.activated(function.into(), saved)?.run(self.isa, out.mat()?, None, &self.threads)?;
+        let mut pass = pass.activated(function.into(), saved)?;
+        if let Some(mask) = mask.filter(|_| dropout.is_none()) {
+            pass = pass.dropped(mask)?;
+        }
+        pass.run(self.isa, out.mat()?, None, &self.threads)?;
         self.put(out);
         Ok(())
     }
@@ -288,14 +288,14 @@ impl Executor {
                 }
             }
             Operator::Pad => {
-                let x = self.mat(step.inputs[0], context, params)?;
-                let mut y = out.mat()?;
-                for i in 0..y.n_rows() {
-                    match i < x.n_rows() {
-                        true => y.row_mut(i).copy_from_slice(x.row(i)),
-                        false => y.row_mut(i).fill(0.0),
-                    }
+                let [rows, cols] = self.shape(step.inputs[0], context);
+                let (top, below) = out.slice().split_at_mut(rows * cols);
+                if !self.plan.in_place(step) {
+                    let x = self.mat(step.inputs[0], context, params)?;
+                    let top = MatMut::new(top, rows, cols, cols)?;
+                    Forward::new(x).run(self.isa, top, &self.threads)?;
                 }
+                below.fill(0.0);
             }
             Operator::PadColumns { from } => {
                 let x = self.mat(step.inputs[0], context, params)?;
@@ -322,4 +322,14 @@ impl Executor {
         self.put(out);
         Ok(())
     }
+}
+
+/// The dropout whose scale this is, where a ReLU's saved sign tells who was kept: the pass
+/// back through both then draws nothing.
+fn mask_of(function: Function, scale: f64) -> Result<Option<Dropout<'static>>> {
+    if function != Function::Relu || scale <= 1.0 {
+        return Ok(None);
+    }
+    let mask = Dropout::new(Rng::new(0, "mask"), 1.0 - 1.0 / scale)?;
+    Ok((mask.scale() == scale).then_some(mask))
 }

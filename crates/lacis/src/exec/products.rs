@@ -38,7 +38,7 @@ impl Kernels {
     pub fn choose(&mut self, plan: &Plan, sizes: &Sizes) {
         for (index, step) in plan.steps.iter().enumerate() {
             match work(plan, step, sizes) {
-                Work::Spmm { shape, width, valued, extreme } => {
+                Work::Spmm { shape, width, valued, extreme, .. } => {
                     let reduce = if extreme { Reduce::Max } else { Reduce::Sum };
                     let point = spmm_point(shape, width, valued, reduce);
                     self.spmm[index] = self.for_spmm(&point);

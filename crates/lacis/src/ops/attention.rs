@@ -1,4 +1,4 @@
-//! `attention`: GAT's, scores and softmax and sum in one; eight heads where they divide k.
+//! `attention`: GAT's, scores and softmax and sum in one. Along columns: its gradient.
 
 use lacis_core::reference::{Gat as TrueGat, PerEdge};
 use lacis_core::{Csr, DType, Dense, Error, Result, Threads};
@@ -6,6 +6,7 @@ use lacis_kernels::attention::Gat;
 use lacis_kernels::profile::Point;
 use lacis_kernels::{Isa, Stored, roof};
 
+use super::attention_back::Back;
 use super::numbers::Numbers;
 use super::sample::{off, rows_of};
 use super::spmm::picked;
@@ -13,17 +14,31 @@ use super::{Form, Operation, Problem, Sample, Setting, Volume, in_single, single
 
 pub(super) const OPERATION: Operation = Operation {
     id: "attention",
-    about: "GAT's attention, forward: softmax over a node's edges and the weighted sum",
+    about: "GAT's attention: softmax over a node's edges and the weighted sum; --axis 1 its gradient",
     unit: "entry",
     wide: true,
     tuned: true,
-    forms: &[Form::PLAIN],
+    forms: &[Form::PLAIN, Form { axis: 1, ..Form::PLAIN }],
     outer: &[],
-    prepare: |setting| in_single!(setting, Attention),
+    prepare: |setting| match setting.form.axis {
+        0 => in_single!(setting, Attention),
+        _ => Ok(Box::new(Back::new(setting)?)),
+    },
 };
 
 /// The LeakyReLU's slope below 0.
-const SLOPE: f64 = 0.2;
+pub(super) const SLOPE: f64 = 0.2;
+
+/// Eight heads where they divide the columns, fewer where they would have less than four.
+pub(super) fn heads_for(k: usize) -> usize {
+    [8, 4, 2].into_iter().find(|heads| k.is_multiple_of(*heads) && k / heads >= 4).unwrap_or(1)
+}
+
+/// Attention as the profile knows it.
+pub(super) fn point(a: &Csr, k: usize) -> Point {
+    let shape = [a.n_rows(), a.n_cols(), a.nnz()];
+    Point { reduce: None, ..Point::sparse(shape, k, DType::F32) }
+}
 
 struct Attention<'a, T: Stored> {
     a: &'a Csr,
@@ -41,7 +56,7 @@ impl<'a, T: Stored> Attention<'a, T> {
             let problem = "attends among the nodes of one square graph";
             return Err(Error::argument("attention", problem));
         }
-        let heads = if k.is_multiple_of(8) { 8 } else { 1 };
+        let heads = heads_for(k);
         let vectors = [Numbers("target"), Numbers("source")];
         let [t, u] = vectors.map(|numbers| numbers.matrix(heads, k / heads));
         Ok(Attention {
@@ -57,8 +72,7 @@ impl<'a, T: Stored> Attention<'a, T> {
 
 impl<T: Stored> Problem for Attention<'_, T> {
     fn point(&self) -> Point {
-        let shape = [self.a.n_rows(), self.a.n_cols(), self.a.nnz()];
-        Point { reduce: None, ..Point::sparse(shape, self.x.n_cols(), T::DTYPE) }
+        Point { dtype: T::DTYPE, ..point(self.a, self.x.n_cols()) }
     }
 
     fn volume(&self) -> Volume {

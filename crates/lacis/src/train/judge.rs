@@ -9,7 +9,7 @@ use lacis_kernels::Mat;
 use lacis_plan::plan::{Phase, Plan};
 
 use super::Job;
-use crate::exec::{Context, Executor, Nobody, Targets};
+use crate::exec::{Context, Executor, Nobody, Observe, Targets};
 use crate::levels::Levels;
 use crate::pairs::Pairs;
 use crate::params::Params;
@@ -36,6 +36,11 @@ impl Judge {
         self.pairs = Some(pairs);
     }
 
+    /// What runs the plan, once it ran.
+    pub fn executor(&self) -> Option<&Executor> {
+        self.executor.as_ref()
+    }
+
     /// The network's results, handed to a function.
     ///
     /// # Errors
@@ -46,17 +51,41 @@ impl Judge {
         (params, running): (&mut Params, &HashMap<u32, Moments>),
         use_them: impl FnOnce(Mat<'_>) -> R,
     ) -> Result<R> {
-        let Judge { plan, levels, graphs, pairs, executor } = self;
+        self.run(job, (&mut *params, running), &mut Nobody)?;
+        let executor = self.executor.as_ref().expect("it has just run");
+        Ok(use_them(executor.result(&self.context(), params)?))
+    }
+
+    fn context(&self) -> Context<'_> {
+        let Judge { levels, graphs, pairs, .. } = self;
         let (targets, graphs, pairs) = (Targets::None, graphs.as_deref(), pairs.as_ref());
-        let context = Context { levels, targets, graphs, pairs, seed: 0, training: false };
-        if executor.is_none() {
-            let new = executor.insert(Executor::new(plan.clone(), job.profile, job.threads)?);
-            new.bind(levels, graphs.map_or(0, |starts| starts.len() - 1))?;
-            new.run(&[Phase::Once], &context, params, &mut Nobody)?;
-        }
-        let executor = executor.as_mut().expect("made above");
+        Context { levels, targets, graphs, pairs, seed: 0, training: false }
+    }
+
+    /// Computes the results, and tells somebody how long steps take.
+    ///
+    /// # Errors
+    /// When a step fails.
+    pub fn run(
+        &mut self,
+        job: &Job<'_>,
+        (params, running): (&mut Params, &HashMap<u32, Moments>),
+        observer: &mut dyn Observe,
+    ) -> Result<()> {
+        let kept = self.executor.take();
+        let context = self.context();
+        let mut executor = match kept {
+            Some(executor) => executor,
+            None => {
+                let mut new = Executor::new(self.plan.clone(), job.profile, job.threads)?;
+                new.bind(&self.levels, context.graphs.map_or(0, |starts| starts.len() - 1))?;
+                new.run(&[Phase::Once], &context, params, observer)?;
+                new
+            }
+        };
         executor.running().clone_from(running);
-        executor.run(&[Phase::Forward], &context, params, &mut Nobody)?;
-        Ok(use_them(executor.result(&context, params)?))
+        executor.run(&[Phase::Forward], &context, params, observer)?;
+        self.executor = Some(executor);
+        Ok(())
     }
 }

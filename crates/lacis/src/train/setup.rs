@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use lacis_core::{Dataset, Dense, Error, Features, Result};
 use lacis_plan::Sizes;
-use lacis_plan::choose::{Settings, choose};
+use lacis_plan::choose::{Chosen, Settings, choose};
+use lacis_plan::cost::predict;
+use lacis_plan::memory::Memory;
 use lacis_plan::op::{LossKind, Read};
 use lacis_plan::plan::Plan;
 
@@ -136,7 +138,8 @@ pub(super) fn inference_plan(
     model: &Model,
     recipe: &Recipe,
     (job, features): (&Job<'_>, &Arc<Features>),
-) -> Result<Plan> {
+    memory: Option<usize>,
+) -> Result<Chosen> {
     let mut network = model.network.clone();
     network.loss = None;
     let graph = job.dataset.graph();
@@ -146,8 +149,8 @@ pub(super) fn inference_plan(
     let graphs = count_of(graphs_of(job, recipe)?.as_deref());
     let sizes = Sizes { iterations: iterations.max(1), graphs, ..sizes };
     // The whole graph stays the same, whatever batches are.
-    let settings = Settings { batches: false, ..recipe.settings.clone() };
-    Ok(choose(&network, &sizes, &Measured(job.profile), &settings)?.plan)
+    let settings = Settings { batches: false, memory, ..recipe.settings.clone() };
+    choose(&network, &sizes, &Measured(job.profile), &settings)
 }
 
 pub(super) fn first_params(model: &Model, plan: &Plan, recipe: &Recipe) -> Result<Params> {
@@ -160,4 +163,11 @@ pub(super) fn first_params(model: &Model, plan: &Plan, recipe: &Recipe) -> Resul
         },
         recipe.optimizer,
     )
+}
+
+/// What was decided, with a plan that somebody has instead.
+pub(super) fn as_given(plan: Plan, sizes: &Sizes, costs: &Measured<'_>, chosen: Chosen) -> Chosen {
+    let predicted = predict(&plan, sizes, costs).unwrap_or_default();
+    let memory = Memory::of(&plan, sizes);
+    Chosen { plan, predicted, memory, ..chosen }
 }

@@ -1,0 +1,165 @@
+//! Memory: what a plan takes beside graph and features, known before it runs.
+
+use std::collections::BTreeSet;
+
+use crate::dim::{Dim, Sizes};
+use crate::op::{Adjacency, Graph, Loops, Scores};
+use crate::plan::{Operator, Place, Plan, Step};
+
+/// Bytes of a number, of a column's number, of where a row begins.
+const NUMBER: usize = size_of::<f32>();
+const COLUMN: usize = size_of::<u32>();
+const POINTER: usize = size_of::<u32>();
+
+/// Bytes, by what takes them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Values between steps.
+    pub slots: usize,
+    /// Matrices and degrees that are made of the graph, and features in another order.
+    pub given: usize,
+    /// Weights, and what an optimizer remembers of them.
+    pub weights: usize,
+}
+
+impl Memory {
+    /// Of a plan.
+    pub fn of(plan: &Plan, sizes: &Sizes) -> Self {
+        let weights: usize = plan.params.iter().map(|param| param.shape[0] * param.shape[1]).sum();
+        Memory {
+            slots: plan.slot_bytes(sizes) + scratch(plan, sizes),
+            given: given(plan, sizes),
+            weights: 3 * weights * NUMBER,
+        }
+    }
+
+    /// All of them.
+    pub fn total(&self) -> usize {
+        self.slots + self.given + self.weights
+    }
+}
+
+/// What steps need for themselves: the gradient of attention's targets, where they are not all
+/// sources, is added to that of the sources.
+fn scratch(plan: &Plan, sizes: &Sizes) -> usize {
+    let of = plan.steps.iter().filter_map(|step| match step.operator {
+        Operator::AttentionGrad(attention) if attention.scores == Scores::Gat => {
+            let [rows, cols] = plan.values[step.inputs[0]].shape.map(|dim| sizes.of(dim));
+            let width = sizes.of(plan.values[step.inputs[1]].shape[1]);
+            (rows != cols).then_some(rows * width * NUMBER)
+        }
+        _ => None,
+    });
+    of.max().unwrap_or(0)
+}
+
+/// Matrices, degrees and features that are made for a plan.
+fn given(plan: &Plan, sizes: &Sizes) -> usize {
+    let own: BTreeSet<Adjacency> = adjacencies(plan)
+        .map(|(adjacency, _)| Adjacency { transposed: false, ..adjacency })
+        .collect();
+    // Levels that have all nodes share one matrix.
+    let matrix = |a: &Adjacency| (a.graph, (!is_whole(a.level, sizes)).then_some(a.level));
+    let made: BTreeSet<_> = own.iter().map(matrix).collect();
+    let own_bytes = made.iter().map(|(graph, level)| match level {
+        None if is_stored(*graph) => 0,
+        level => matrix_bytes(
+            Adjacency { graph: *graph, level: level.unwrap_or(0), transposed: false },
+            sizes,
+        ),
+    });
+    let turned: BTreeSet<_> = adjacencies(plan)
+        .filter(|(a, ordered)| a.transposed && (*ordered || !is_symmetric(a.level, sizes)))
+        .map(|(a, ordered)| (matrix(&a), ordered))
+        .collect();
+    let turned_bytes = turned.iter().map(|((graph, level), ordered)| {
+        let a = Adjacency { graph: *graph, level: level.unwrap_or(0), transposed: true };
+        matrix_bytes(a, sizes) + if *ordered { entries(a, sizes) * COLUMN } else { 0 }
+    });
+    let degrees = plan.values.iter().filter_map(|value| match value.place {
+        Place::Degrees { level, .. } => Some(sizes.of(Dim::Nodes(level)) * NUMBER),
+        _ => None,
+    });
+    let computed = plan.values.iter().enumerate().filter_map(|(id, value)| match value.place {
+        Place::Matrix(_) => {
+            let rows = sizes.of(value.shape[0]);
+            Some(rows * POINTER + plan.entries_of(id, sizes) * (COLUMN + NUMBER))
+        }
+        _ => None,
+    });
+    own_bytes.chain(turned_bytes).sum::<usize>()
+        + degrees.chain(computed).sum::<usize>()
+        + reordered(plan, sizes)
+        + turned_features(plan, sizes)
+}
+
+/// Adjacencies that a plan reads, transposes that gradients take among them, and whether their
+/// entries must know where they were.
+fn adjacencies(plan: &Plan) -> impl Iterator<Item = (Adjacency, bool)> + '_ {
+    let read = plan.values.iter().filter_map(|value| match value.place {
+        Place::Adjacency(adjacency) => Some((adjacency, false)),
+        _ => None,
+    });
+    let turned = plan.steps.iter().filter_map(|step| {
+        let ordered = match step.operator {
+            Operator::AttentionGrad(attention) => attention.dropout.get() > 0.0,
+            Operator::ExtremeGrad(_) | Operator::GatedGrad => false,
+            _ => return None,
+        };
+        match plan.values[step.inputs[0]].place {
+            Place::Adjacency(adjacency) => Some((adjacency.turned(), ordered)),
+            _ => None,
+        }
+    });
+    read.chain(turned)
+}
+
+/// Whether a matrix is the graph's own.
+fn is_stored(graph: Graph) -> bool {
+    graph.loops == Loops::AsStored
+}
+
+/// Whether a level and the next one have the nodes of all.
+fn is_whole(level: u16, sizes: &Sizes) -> bool {
+    let all = sizes.of(Dim::Nodes(0));
+    let last = sizes.nodes.last().copied().unwrap_or(all);
+    // Where some level has fewer nodes, all are in another order.
+    sizes.of(Dim::Nodes(level + 1)) == all && last == all
+}
+
+fn is_symmetric(level: u16, sizes: &Sizes) -> bool {
+    sizes.symmetric && sizes.of(Dim::Nodes(level)) == sizes.of(Dim::Nodes(level + 1))
+}
+
+fn entries(a: Adjacency, sizes: &Sizes) -> usize {
+    sizes.entries_of(a.level, a.graph.has_loops())
+}
+
+fn matrix_bytes(a: Adjacency, sizes: &Sizes) -> usize {
+    let rows = sizes.of(Dim::Nodes(if a.transposed { a.level } else { a.level + 1 }));
+    let valued = a.graph.weighted && sizes.weighted();
+    entries(a, sizes) * (COLUMN + if valued { NUMBER } else { 0 }) + rows * POINTER
+}
+
+/// Features in another order, where not every level has all nodes.
+fn reordered(plan: &Plan, sizes: &Sizes) -> usize {
+    let first = sizes.of(Dim::Nodes(0));
+    if sizes.nodes.iter().all(|&nodes| nodes == first) {
+        return 0;
+    }
+    let features = plan.values.iter().find(|value| value.place == Place::Features);
+    features.map_or(0, |value| match sizes.feature_entries {
+        0 => first * sizes.of(value.shape[1]) * NUMBER,
+        entries => first * POINTER + entries * (COLUMN + NUMBER),
+    })
+}
+
+/// Sparse features the other way round, where a gradient reads them so.
+fn turned_features(plan: &Plan, sizes: &Sizes) -> usize {
+    let read = plan.steps.iter().find(|step| {
+        let features = |value: &usize| plan.values[*value].place == Place::Features;
+        step.operator == Operator::SparseTransposed && step.inputs.first().is_some_and(features)
+    });
+    let rows = |step: &Step| sizes.of(plan.values[step.inputs[0]].shape[1]);
+    read.map_or(0, |step| rows(step) * POINTER + sizes.feature_entries * (COLUMN + NUMBER))
+}
