@@ -14,7 +14,7 @@ use super::{Form, Operation, Problem, Sample, Setting, Volume, in_single, single
 
 pub(super) const OPERATION: Operation = Operation {
     id: "attention",
-    about: "GAT's attention: softmax over a node's edges and the weighted sum; --axis 1 its gradient",
+    about: "GAT's attention: softmax over a node's edges, weighted sum; --axis 1 its gradient",
     unit: "entry",
     wide: true,
     tuned: true,
