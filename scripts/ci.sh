@@ -7,6 +7,11 @@ cd "$(dirname "$0")/.."
 cargo fmt --all --check
 cargo clippy --workspace --all-targets -- -D warnings
 cargo test --workspace
+# Built by the line above.
+for example in first own_graph own_layer observe_and_stop predict; do
+    "target/debug/examples/$example" >/dev/null
+done
+scripts/kills.sh target/debug/lacis 8
 # The command and the Python extension share one build of the kernels.
 cargo build --release --workspace
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet

@@ -61,6 +61,7 @@ pub enum Verb {
     /// Judge a run's weights, on its own data or on other data
     Eval(Eval),
     /// Write what a run predicts for each node
+    #[command(after_help = crate::args_train::PREDICT_HELP)]
     Predict(Predict),
     /// Show the formulas, costs and steps that the planner weighs for a network
     #[command(after_help = crate::args_train::EXPLAIN_HELP)]

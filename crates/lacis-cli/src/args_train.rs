@@ -18,6 +18,11 @@ Try:  lacis train ~/planetoid/cora --model gat --hidden 64
       lacis train ~/planetoid/cora --task link --metric ap
       lacis train sbm:n=100k,e=2M,classes=10,features=64 --dry-run";
 
+pub const PREDICT_HELP: &str = "\
+Try:  lacis predict runs/cora-gcn-1 -o labels.csv
+      lacis predict runs/cora-gcn-1 --what embeddings -o h.npy
+      lacis predict runs/cora-gcn-1 new-graph -o new.parquet --memory-limit 8G";
+
 pub const EXPLAIN_HELP: &str = "\
 Shows the formulas that equal the model's, which were pruned by what, what the others are
 predicted to cost on this graph and machine, and the steps of the cheapest.
@@ -232,6 +237,14 @@ pub struct Running {
     /// Save and stop after this long: 2h, 90m, 30s
     #[arg(long, value_name = "TIME")]
     pub time_limit: Option<String>,
+    /// Save every N epochs too; every 20 seconds it is saved anyway
+    #[arg(long, value_name = "N", value_parser = positive)]
+    #[serde(skip)]
+    pub checkpoint_every: Option<usize>,
+    /// Write what took how long, for Perfetto (ui.perfetto.dev) or chrome://tracing
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    pub trace: Option<PathBuf>,
     /// Show data, plan, predicted time and memory, and stop
     #[arg(long)]
     #[serde(skip)]
@@ -303,6 +316,9 @@ pub struct Eval {
     /// Another graph whose nodes test [default: the run's]
     #[arg(long, value_name = "DATA")]
     pub test_data: Option<String>,
+    /// Other nodes than those that the run judged
+    #[arg(long, value_name = "canonical|random|planetoid|all|FILE")]
+    pub split: Option<String>,
 }
 
 #[derive(Args, Clone, Debug, Serialize)]
@@ -312,15 +328,15 @@ pub struct Predict {
     pub run: PathBuf,
     /// Other data than the run's own
     pub data: Option<String>,
-    /// The file to write: .csv or .npy
+    /// The file to write: .csv, .npy or .parquet
     #[arg(short, long = "output", value_name = "FILE")]
     #[serde(serialize_with = "crate::args::as_text")]
     pub output: PathBuf,
-    /// What to write of each node
-    #[arg(long, value_name = "labels|probs|logits", default_value = "labels")]
-    #[arg(value_parser = ["labels", "probs", "logits"])]
+    /// What to write of each node; embeddings are the activations of the last hidden layer
+    #[arg(long, value_name = "labels|probs|logits|embeddings", default_value = "labels")]
+    #[arg(value_parser = ["labels", "probs", "logits", "embeddings"])]
     pub what: String,
-    /// Only these nodes: a file with a number a line
+    /// Only these nodes, in this order: a file with an id of the data, or a number, a line
     #[arg(long, value_name = "FILE")]
     #[serde(serialize_with = "as_optional_text")]
     pub nodes: Option<PathBuf>,
@@ -328,7 +344,18 @@ pub struct Predict {
     #[arg(long, value_name = "FILE")]
     #[serde(serialize_with = "as_optional_text")]
     pub pairs: Option<PathBuf>,
+    /// Most memory of the process, graph included: 8G, 512M, 80%; layer by layer where need be
+    #[arg(long, value_name = "SIZE")]
+    pub memory_limit: Option<String>,
     /// Replace what is there
     #[arg(long)]
     pub overwrite: bool,
+}
+
+/// A whole number from 1 on.
+fn positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err("a whole number from 1 on would be right".to_owned()),
+    }
 }

@@ -62,7 +62,7 @@ pub fn run(verb: &BenchVerb, global: &Global, out: &Out, stop: &Stop) -> Outcome
     };
     bench.head()?;
     for op in ops {
-        let profile = profile_for(op, &path, &desk)?;
+        let profile = profile_for(&[op.id], &path, &desk)?;
         let widths = if op.wide { &args.k.0[..] } else { &[0] };
         for &k in widths {
             bench.problem(op, k, &profile)?;

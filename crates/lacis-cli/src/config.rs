@@ -46,7 +46,7 @@ fn text_of(value: &toml::Value) -> String {
 }
 
 fn read(path: &Path) -> Result<Table> {
-    let text = std::fs::read_to_string(path).map_err(|e| Error::io("open", path, e))?;
+    let text = std::fs::read_to_string(path).map_err(|e| Error::io("read", path, e))?;
     parsed(&text, path)
 }
 

@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use lacis::infer::What;
 use lacis::{Dataset, Dense, Error, Result};
 
 use crate::args::{Global, Verb};
@@ -75,14 +76,15 @@ pub fn logits(run: &Path, data: Option<Dataset>, stop: &Stop) -> Result<Dense> {
     let logits = || {
         let desk = Desk::new(&global, &out, stop)?;
         let other = data.map_or(Other::None, |data| Other::Given(Box::new(data)));
-        Again::open(run, other, &desk)?.logits(run, &desk)
+        let again = Again::open(run, other, &desk)?;
+        Ok(again.results(What::Logits, (&global, &desk), None)?.0)
     };
     done(logits())
 }
 
 fn done<T>(outcome: std::result::Result<T, Failure>) -> Result<T> {
     outcome.map_err(|failure| match failure {
-        Failure::Error(error) => error,
+        Failure::Error(error) | Failure::Ran(error) => error,
         Failure::Found | Failure::ClosedPipe => Error::argument("train", "nobody listens"),
     })
 }

@@ -1,5 +1,6 @@
 //! `lacis explain`: the formulas considered, who was pruned by what, the steps of the chosen plan.
 
+use std::path::Path;
 use std::time::Instant;
 
 use lacis::exec::{Nobody, Observe};
@@ -21,6 +22,7 @@ use crate::machine;
 use crate::out::{Failure, Out, Outcome, bytes, grouped};
 use crate::planned;
 use crate::progress::Stop;
+use crate::train::run::read_plan;
 
 /// Epochs that a measured candidate runs for.
 const ROUNDS: usize = 5;
@@ -47,7 +49,10 @@ pub fn run(args: &Explain, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     let profile = planned::profile(&desk, &path, (dataset, &recipe))?;
     let job = Job { dataset, split: &split, threads: &desk.threads, profile: &profile };
     let passes = if args.inference { Passes::Forward } else { Passes::Training };
-    let mut trainer = passes.trainer(&job, recipe, None)?;
+    let mut trainer = match passes {
+        Passes::Forward => passes.trainer(&job, recipe, None)?,
+        Passes::Training => planned_as(&args.planning.plan, &job, recipe)?,
+    };
     if let Some(settings) = planned::approximation(&args.approximation) {
         trainer.approximate(settings)?;
     }
@@ -89,6 +94,21 @@ impl Passes {
         }
         Ok(())
     }
+}
+
+/// A trainer whose plan is the one asked for: `auto`, `measured`, a file, or an id.
+pub fn planned_as<'j>(
+    asked: &str,
+    job: &'j Job<'j>,
+    recipe: Recipe,
+) -> Result<Trainer<'j>, Failure> {
+    let file = Path::new(asked);
+    Ok(match asked {
+        "auto" => Trainer::new(job, recipe)?,
+        "measured" => fastest(job, recipe)?,
+        _ if file.exists() => Trainer::with_plan(job, recipe, read_plan(file)?)?,
+        id => with_id(job, recipe, id)?,
+    })
 }
 
 fn describe_data(out: &Out, dataset: &Dataset, split: &str) -> Outcome {
@@ -276,7 +296,7 @@ fn stopped(layer: &Candidates) -> String {
 }
 
 /// An operator's name: what comes before its attributes.
-fn operator(step: &lacis::plan::plan::Step) -> String {
+pub fn operator(step: &lacis::plan::plan::Step) -> String {
     let text = format!("{:?}", step.operator);
     text.split([' ', '(']).next().unwrap_or_default().to_lowercase()
 }
@@ -381,7 +401,7 @@ fn describe_approximation(out: &Out, trainer: &Trainer<'_>) -> Outcome {
 }
 
 /// The trainer whose candidates were measured to be the fastest, layer by layer.
-pub fn fastest<'j>(job: &'j Job<'j>, recipe: Recipe) -> Result<Trainer<'j>, Failure> {
+fn fastest<'j>(job: &'j Job<'j>, recipe: Recipe) -> Result<Trainer<'j>, Failure> {
     let mut trainer = Trainer::new(job, recipe.clone())?;
     let mut chosen = trainer.chosen().clone();
     let (mut best, _) = timed(&mut trainer, Passes::Training)?;
@@ -408,7 +428,7 @@ pub fn fastest<'j>(job: &'j Job<'j>, recipe: Recipe) -> Result<Trainer<'j>, Fail
 }
 
 /// The trainer whose plan has this id, among those of one layer computed another way.
-pub fn with_id<'j>(job: &'j Job<'j>, recipe: Recipe, id: &str) -> Result<Trainer<'j>, Failure> {
+fn with_id<'j>(job: &'j Job<'j>, recipe: Recipe, id: &str) -> Result<Trainer<'j>, Failure> {
     let trainer = Trainer::new(job, recipe.clone())?;
     let chosen = trainer.chosen();
     if chosen.plan.id() == id {

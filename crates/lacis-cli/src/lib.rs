@@ -23,6 +23,7 @@ mod fetch;
 mod inductive;
 mod links;
 pub mod machine;
+mod memory;
 mod out;
 mod page;
 mod peers;
@@ -30,6 +31,7 @@ mod planned;
 mod predict;
 mod progress;
 mod report;
+mod trace;
 mod train;
 mod tune;
 mod welcome;
@@ -70,6 +72,10 @@ pub fn main(typed: Vec<OsString>) -> u8 {
     match report::with_page(&cli, &out, || run(&cli, &out, &stop)) {
         Ok(()) | Err(Failure::ClosedPipe) => 0,
         Err(Failure::Found) => FAILED,
+        Err(Failure::Ran(error)) => {
+            out.error(&error);
+            FAILED
+        }
         Err(Failure::Error(error)) => {
             out.error(&error);
             match error {

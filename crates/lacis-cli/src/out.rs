@@ -15,6 +15,8 @@ use crate::args::Global;
 pub enum Failure {
     /// Something was wrong with an input, a file or the system.
     Error(Error),
+    /// What was asked for was understood, and did not work out.
+    Ran(Error),
     /// The command ran and found something wrong, and has said so.
     Found,
     /// Nobody reads what we print.
@@ -135,14 +137,20 @@ fn hint(error: &Error) -> Option<&'static str> {
         Error::Io { doing: "open", source, .. } if source.kind() == io::ErrorKind::NotFound => {
             Some("lacis data list   (built-in sets, generators, file formats)")
         }
-        Error::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
-            Some("free some space, or name a folder on another disk with -o")
+        Error::Io { source, .. } if is_full(source) => {
+            Some("free some space, or name another disk; a run goes on with --resume")
         }
         Error::Memory { .. } => {
             Some("fewer nodes, edges or features; `lacis doctor` shows the memory")
         }
         _ => None,
     }
+}
+
+/// Whether a disk, a quota or a limit leaves no room.
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 /// A whole number with its thousands apart: `2,708`.

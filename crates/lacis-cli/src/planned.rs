@@ -10,7 +10,6 @@ use lacis::machine::this_machine;
 use lacis::metrics::{Metric, Task};
 use lacis::nn::sage::Aggregate;
 use lacis::nn::{self, Config};
-use lacis::ops::OPERATIONS;
 use lacis::params::Optimizer;
 use lacis::plan::choose::{RuleSet, SAVINGS, Settings};
 use lacis::plan::op::{NormKind, Read};
@@ -246,20 +245,14 @@ pub fn profile(
 ) -> std::result::Result<Profile, Failure> {
     let here = this_machine();
     let work = dataset.graph().n_edges().saturating_mul(recipe.config.hidden);
-    let mut profile = load(path, &here).or_unmeasured(&here);
     if work < WORTH_MEASURING {
-        return Ok(profile);
+        return Ok(load(path, &here).or_unmeasured(&here));
     }
     let mut needed = vec!["spmm", "matmul"];
     if matches!(recipe.model.as_str(), "gat" | "gatv2") {
         needed.push("attention");
     }
-    for id in needed {
-        if let Some(op) = OPERATIONS.iter().find(|op| op.id == id) {
-            profile = profile_for(op, path, desk)?;
-        }
-    }
-    Ok(profile)
+    profile_for(&needed, path, desk)
 }
 
 /// How many classes or columns labels have, in words.

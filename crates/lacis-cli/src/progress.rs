@@ -22,8 +22,10 @@ const EARLY: usize = usize::MAX;
 impl Stop {
     /// Listens for Ctrl-C and SIGTERM: the first asks the work to stop, a second ends the process.
     pub fn listen() -> Self {
-        use signal_hook::consts::{SIGINT, SIGTERM};
+        use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
         let stop = Stop::default();
+        // A file that may not grow is then an error like a full disk, not the end of the process.
+        let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
         for signal in [SIGINT, SIGTERM] {
             let second = Arc::new(std::sync::atomic::AtomicBool::new(false));
             // The order matters: the first signal finds `second` false, then sets it.

@@ -23,6 +23,7 @@ use crate::machine;
 use crate::out::{Failure, Out, Outcome};
 use crate::planned;
 use crate::progress::Stop;
+use crate::trace::Trace;
 use report::{Report, Scores, Spent, Until};
 use run::Kept;
 
@@ -31,6 +32,11 @@ pub fn run(args: &Train, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     let begun = Instant::now();
     let desk = Desk::new(global, out, stop)?;
     out.start("train", &args)?;
+    // Better to hear of a slip now than after minutes of reading.
+    planned::recipe(&args.net, &args.learning, &args.planning, 0)?;
+    args.running.time_limit.as_deref().map(parse_duration).transpose()?;
+    let trace = args.running.trace.as_deref().map(|path| Trace::new(path, begun));
+    let mut trace = trace.transpose()?;
     let dataset = desk.open(&args.source)?;
     let load_s = begun.elapsed().as_secs_f64();
     if resumed.is_none() {
@@ -79,7 +85,7 @@ pub fn run(args: &Train, global: &Global, out: &Out, stop: &Stop) -> Outcome {
             split_words: words,
             judges,
             metric,
-            spent: Spent::after_loading(load_s),
+            spent: Spent::after_loading(load_s, trace.take()),
             begun,
             threads: desk.threads.count(),
             many: all.len() > 1,
@@ -158,7 +164,7 @@ impl Session<'_> {
             trainer.approximate(settings)?;
             report::approximation(self.out, &trainer)?;
         }
-        self.spent.plan_s = trainer.plan_seconds();
+        self.spent.planned(trainer.plan_seconds());
         report::plan(self.out, &trainer)?;
         if let Some(path) = &self.args.save_plan {
             run::write_plan(path, &trainer)?;
@@ -186,15 +192,10 @@ impl Session<'_> {
     ) -> Result<Trainer<'j>, Failure> {
         let asked = self.args.planning.plan.as_str();
         let kept = resumed.map(|folder| folder.join("plan.json"));
-        Ok(match (asked, kept) {
-            (_, Some(file)) => Trainer::with_plan(job, recipe, run::read_plan(&file)?)?,
-            ("auto", _) => Trainer::new(job, recipe)?,
-            ("measured", _) => crate::explain::fastest(job, recipe)?,
-            (name, _) if std::path::Path::new(name).exists() => {
-                Trainer::with_plan(job, recipe, run::read_plan(name.as_ref())?)?
-            }
-            (id, _) => crate::explain::with_id(job, recipe, id)?,
-        })
+        match kept {
+            Some(file) => Ok(Trainer::with_plan(job, recipe, run::read_plan(&file)?)?),
+            None => crate::explain::planned_as(asked, job, recipe),
+        }
     }
 
     /// Trains until all epochs are done, patience or time is over, or somebody wants to stop.
@@ -208,12 +209,13 @@ impl Session<'_> {
         let limit = self.args.running.time_limit.as_deref().map(parse_duration).transpose()?;
         let deadline = limit.and_then(|limit| self.begun.checked_add(limit));
         self.spent.until = Until { stop: Some(self.stop.clone()), deadline, pause: None };
-        let bar = report::Bar::new(self.out, epochs as u64);
+        let bar = report::Bar::new(self.out, epochs);
         while trainer.epoch() < epochs {
             self.spent.until.pause = kept.due_at();
             let epoch = trainer.step(&mut self.spent)?;
             if !epoch.loss.is_finite() {
-                return Err(diverged(&epoch, self.args.learning.lr).into());
+                bar.clear();
+                return Err(Failure::Ran(diverged(&epoch, self.args.learning.lr)));
             }
             let mut exhausted = false;
             if epoch.complete {
@@ -221,7 +223,7 @@ impl Session<'_> {
             }
             let early = self.stop.ends_early();
             let (stopping, late) = (self.spent.until.stopped(), self.spent.until.late() || early);
-            if stopping || late || kept.is_due() {
+            if stopping || late || kept.is_due(epoch.epoch) {
                 kept.checkpoint(trainer, patience)?;
             }
             if stopping {
@@ -309,7 +311,7 @@ impl Session<'_> {
                 *score = judge.score(trainer, metric, &threads)?;
             }
         }
-        self.spent.eval_s += start.elapsed().as_secs_f64();
+        self.spent.evaluated(start.elapsed().as_secs_f64());
         Ok(scores)
     }
 
@@ -341,6 +343,7 @@ impl Session<'_> {
         };
         let summary = report.as_json(&trainer);
         kept.finish(&trainer, &summary)?;
+        self.spent.write_trace(&trainer)?;
         let name = if self.many { "run" } else { "done" };
         self.out.event(name, &summary)?;
         report.print(self.out, &trainer, self.last)?;

@@ -51,31 +51,32 @@ fn known(path: &Path, out: &Out) -> (Profile, String) {
     (found.or_unmeasured(&here), from)
 }
 
-/// A profile that knows an operation: what is there, or what a short look gives, which is kept.
-pub fn profile_for(
-    op: &'static Operation,
-    path: &Path,
-    desk: &Desk<'_>,
-) -> Result<Profile, Failure> {
+/// A profile that knows some operations: what is there, or what a short look gives, which is
+/// kept.
+pub fn profile_for(ops: &[&'static str], path: &Path, desk: &Desk<'_>) -> Result<Profile, Failure> {
     let here = this_machine();
     let found = load(path, &here);
     if let Found::Unusable(why) = &found {
         desk.out.note(format_args!("{why}; it is not used"));
     }
     let mut profile = found.or_unmeasured(&here);
-    if !op.tuned || !profile.samples(op.id).is_empty() {
+    let tuned = |id: &&str| OPERATIONS.iter().any(|op| op.id == *id && op.tuned);
+    let unknown: Vec<&'static str> =
+        ops.iter().copied().filter(tuned).filter(|op| profile.samples(op).is_empty()).collect();
+    if unknown.is_empty() {
         return Ok(profile);
     }
     let begun = Instant::now();
     let meter = desk.meter(Doing::Measuring);
-    let short = tune(&Effort::needed(op.id), &Job { threads: &desk.threads, watch: &meter })?;
+    let short = tune(&Effort::needed(&unknown), &Job { threads: &desk.threads, watch: &meter })?;
     drop(meter);
     let s = begun.elapsed().as_secs_f64();
     let kept = match save(path, &short) {
         Ok(()) => format!("kept in {}", path.display()),
         Err(error) => format!("not kept: {error}"),
     };
-    desk.out.note(format_args!("measured {} for {s:.1} s, {kept}; `lacis tune` does all", op.id));
+    let names = unknown.join(", ");
+    desk.out.note(format_args!("measured {names} for {s:.1} s, {kept}; `lacis tune` does all"));
     short.sections.into_iter().for_each(|section| profile.add(section));
     Ok(profile)
 }
@@ -177,7 +178,7 @@ fn widths(desk: &Desk<'_>, graph: &str, widths: &[usize], path: &Path) -> Outcom
     const ROUNDS: usize = 7;
     let source = Source::named(graph, &Changes::default());
     let set = desk.open(&source)?;
-    let profile = profile_for(lacis::ops::find("spmm")?, path, desk)?;
+    let profile = profile_for(&["spmm"], path, desk)?;
     let adjacency = set.graph().adjacency().as_ref().clone().without_unit_values();
     let out = desk.out;
     out.line(format_args!(

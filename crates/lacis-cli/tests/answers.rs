@@ -140,6 +140,18 @@ fn a_closed_pipe_ends_quietly() {
     assert_eq!((child.wait().unwrap().code(), err.as_str()), (Some(0), ""));
 }
 
+/// `lacis train 2>&1 | head -1`: both streams are one pipe that nobody reads any more.
+#[test]
+fn a_closed_pipe_of_both_streams_is_no_panic() {
+    let args = ["train", "karate", "--epochs", "3", "--no-save"];
+    let mut shell = std::process::Command::new("sh");
+    let command = format!("{} {} 2>&1 | head -1", env!("CARGO_BIN_EXE_lacis"), args.join(" "));
+    let output = shell.args(["-c", &command]).output().unwrap();
+    let ran = ran(output);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    assert_eq!(ran.out.lines().count(), 1);
+}
+
 #[test]
 fn threads_follow_the_environment() {
     let count = |name: &str, value: &str| {

@@ -37,13 +37,6 @@ fn a_run_keeps_what_it_did_and_can_be_judged_and_used_again() {
     assert_eq!(std::fs::read_to_string(&csv).unwrap().lines().count(), 201);
     let again = lacis(&["predict", text(&run), "-o", text(&csv)]);
     assert_eq!(again.code, Some(1), "nothing is overwritten unasked");
-    let nodes = dir.path().join("nodes.txt");
-    std::fs::write(&nodes, "5\n7\n").unwrap();
-    let npy = dir.path().join("probs.npy");
-    let args = ["predict", text(&run), "--what", "probs", "--nodes", text(&nodes)];
-    assert_eq!(lacis(&[&args[..], &["-o", text(&npy)]].concat()).code, Some(0));
-    assert_eq!(std::fs::read(&npy).unwrap().len(), 128 + 2 * 3 * 4);
-
     // The configuration that was kept runs the job again, to the same losses.
     let config = run.join("config.toml");
     let again = dir.path().join("again");
@@ -193,4 +186,90 @@ fn several_runs_have_a_mean_and_nothing_is_written_when_not_asked() {
     assert_eq!(last(&lines)["runs"], 3);
     assert!(last(&lines)["std"].is_number());
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+/// A limit on the length of files stands for a disk that is full.
+#[cfg(unix)]
+#[test]
+fn a_full_disk_is_told_and_the_run_goes_on_when_there_is_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let (whole, cut) = (dir.path().join("whole"), dir.path().join("cut"));
+    let args = |out: &std::path::Path| {
+        let data = "sbm:n=60,e=200,classes=3,features=64,seed=1";
+        format!("train {data} --hidden 512 --epochs 6 --checkpoint-every 2 --out {} -q", text(out))
+    };
+    let words = args(&whole);
+    assert_eq!(lacis(&words.split(' ').collect::<Vec<_>>()).code, Some(0));
+    let script = format!("ulimit -f 300; exec {} {}", env!("CARGO_BIN_EXE_lacis"), args(&cut));
+    let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    let full = crate::ran(output);
+    assert_eq!(full.code, Some(1), "{}", full.err);
+    assert!(full.err.contains("cannot write") && full.err.contains("--resume"), "{}", full.err);
+    let resumed = lacis(&["train", "--resume", text(&cut), "-q"]);
+    assert_eq!(resumed.code, Some(0), "{}", resumed.err);
+    let model = |folder: &std::path::Path| std::fs::read(folder.join("model.safetensors")).unwrap();
+    assert!(model(&whole) == model(&cut), "the same bits");
+}
+
+#[test]
+fn what_vanished_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, run) = (dir.path().join("data"), dir.path().join("run"));
+    let made = lacis(&["data", "generate", SMALL, "-o", text(&data), "-q"]);
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    let args = ["train", text(&data), "--epochs", "2", "--out", text(&run), "-q"];
+    assert_eq!(lacis(&args).code, Some(0));
+    std::fs::remove_file(run.join("model.safetensors")).unwrap();
+    let judged = lacis(&["eval", text(&run)]);
+    assert_eq!(judged.code, Some(1));
+    assert!(judged.err.contains("has no weights yet"), "{}", judged.err);
+    assert_eq!(lacis(&["train", "--resume", text(&run), "-q"]).code, Some(0), "made again");
+    std::fs::remove_dir_all(&data).unwrap();
+    let judged = lacis(&["eval", text(&run)]);
+    assert!(judged.err.contains(text(&data)), "{}", judged.err);
+    assert_ne!(judged.code, Some(0));
+}
+
+#[test]
+fn a_trace_has_every_step_of_some_epochs() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("trace.json");
+    let args = ["train", SMALL, "--epochs", "9", "--no-save", "-q", "--trace", text(&trace)];
+    assert_eq!(lacis(&args).code, Some(0));
+    let json: Value = serde_json::from_slice(&std::fs::read(&trace).unwrap()).unwrap();
+    let events = json["traceEvents"].as_array().unwrap();
+    let spans: Vec<&Value> = events.iter().filter(|e| e["ph"] == "X").collect();
+    let count = |kind: &str, name: &str| {
+        let of = |e: &&&Value| e["cat"] == kind && e["name"].as_str().unwrap().starts_with(name);
+        spans.iter().filter(of).count()
+    };
+    assert_eq!((count("phase", "load"), count("phase", "plan")), (1, 1));
+    assert_eq!((count("epoch", "epoch"), count("phase", "evaluate")), (9, 10));
+    assert!(count("step", "gemm") >= 3 && count("step", "loss") == 3);
+    assert!(spans.iter().all(|e| e["ts"].is_number() && e["dur"].as_f64() >= Some(0.0)));
+    assert_eq!(lacis(&args).code, Some(1), "nothing is overwritten");
+}
+
+#[test]
+fn a_loss_that_is_no_number_stops_with_advice() {
+    let args = ["train", SMALL, "--optimizer", "sgd", "--lr", "1e9", "--no-save", "--json"];
+    let ran = lacis(&args);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.err.contains("smaller --lr"), "{}", ran.err);
+    assert!(ran.out.lines().last().unwrap().contains("\"event\":\"error\""));
+}
+
+#[test]
+fn torch_geometrics_spellings_and_slips_are_understood() {
+    let spelt = ["train", SMALL, "--hidden-channels", "8", "--num-layers", "3", "--dry-run"];
+    let ran = lacis(&spelt);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(ran.out.contains("W3"), "three layers: {}", ran.out);
+    for (slip, meant) in [("--hiden", "--hidden"), ("--epoch", "--epochs"), ("--modl", "--model")] {
+        let ran = lacis(&["train", SMALL, slip, "3"]);
+        assert_eq!(ran.code, Some(2));
+        assert!(ran.err.contains(meant), "{slip}: {}", ran.err);
+    }
+    let ran = lacis(&["train", "no-such-file.csv", "--model", "gnc"]);
+    assert!(ran.err.contains("did you mean 'gcn'?"), "before data is read: {}", ran.err);
 }

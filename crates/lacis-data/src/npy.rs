@@ -24,7 +24,7 @@ use crate::input::read_up_to;
 pub use edges::{is_edge_index, read};
 pub use header::{Dtype, Endian, Header, Kind, Order};
 pub use number::Number;
-pub use write::{Item, descr, write, write_header};
+pub use write::{Item, bytes_of, descr, write, write_header};
 
 pub(crate) use number::{convert, is_convertible};
 

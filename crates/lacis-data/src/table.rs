@@ -7,6 +7,7 @@
 #[cfg_attr(feature = "parquet", path = "table/parquet.rs")]
 #[cfg_attr(not(feature = "parquet"), path = "table/no_parquet.rs")]
 pub(crate) mod parquet;
+pub mod write;
 
 use std::path::Path;
 

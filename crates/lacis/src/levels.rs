@@ -4,6 +4,7 @@
 //! every level; where only some nodes are asked for, level `L` has those, and each earlier level
 //! those that the next one gathers from: every row that is not there could not have been seen.
 
+pub mod blocks;
 pub(crate) mod drawn;
 
 use std::collections::hash_map::Entry;
@@ -339,12 +340,33 @@ impl Treatments {
     }
 }
 
+/// Whether a treatment leaves a graph's matrix as it is.
+fn is_as_stored(adjacency: &Csr, treatment: Treatment) -> bool {
+    treatment.loops == Loops::AsStored
+        && adjacency.order().is_none()
+        && (treatment.weighted || adjacency.values().is_none())
+}
+
+/// Bytes of the matrices and degrees that a forward pass over the whole graph makes for itself.
+pub(crate) fn treated_bytes(plan: &Plan, graph: &Graph) -> usize {
+    let adjacency = graph.adjacency();
+    let (matrices, degrees) = needs(plan);
+    let mut made: Vec<Treatment> = matrices
+        .iter()
+        .map(|need| need.adjacency.graph)
+        .filter(|&treatment| !is_as_stored(adjacency, treatment))
+        .collect();
+    made.sort_unstable();
+    made.dedup();
+    let loops = graph.n_nodes() * 12;
+    // Sums of rows, and powers of them.
+    let sums = graph.n_nodes() * (8 * (made.len() + 1) + 4 * degrees.len());
+    made.len() * (adjacency.bytes() + loops) + sums
+}
+
 fn treat(graph: &Graph, treatment: Treatment) -> Result<Treated> {
     let adjacency = graph.adjacency();
-    let as_is = treatment.loops == Loops::AsStored
-        && adjacency.order().is_none()
-        && (treatment.weighted || adjacency.values().is_none());
-    let matrix = if as_is {
+    let matrix = if is_as_stored(adjacency, treatment) {
         adjacency.clone()
     } else {
         Arc::new(with_loops((**adjacency).clone(), treatment)?)

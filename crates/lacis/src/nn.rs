@@ -143,7 +143,10 @@ pub static MODELS: &[Kind] = &[
 pub fn kind(name: &str) -> Result<&'static Kind> {
     MODELS.iter().find(|kind| kind.name == name).ok_or_else(|| {
         let names: Vec<&str> = MODELS.iter().map(|kind| kind.name).collect();
-        let problem = format!("there is no such model; one of {} would be right", names.join(", "));
+        let near = lacis_data::generate::nearest(name, names.iter().copied());
+        let near = near.map_or(String::new(), |near| format!("did you mean '{near}'? "));
+        let all = names.join(", ");
+        let problem = format!("there is no such model; {near}one of {all} would be right");
         Error::argument(format!("model '{name}'"), problem)
     })
 }
@@ -159,6 +162,8 @@ pub struct Model {
     pub network: Network,
     /// What it learns.
     pub params: Vec<ParamSpec>,
+    /// The activations of its last hidden layer, where it has one.
+    pub hidden: Option<Expr>,
     /// Levels of nodes that it goes through.
     pub levels: usize,
 }
@@ -197,13 +202,15 @@ impl Model {
     ) -> Result<Self> {
         result.check()?;
         let levels = build.level() as usize + 1;
+        let hidden = build.hidden().cloned();
         let params = build.into_params();
         let network = Network {
             result,
             loss,
             params: params.iter().map(|param| param.expr.clone()).collect(),
         };
-        Ok(Model { name: name.to_owned(), config: config.clone(), network, params, levels })
+        let (name, config) = (name.to_owned(), config.clone());
+        Ok(Model { name, config, network, params, hidden, levels })
     }
 }
 

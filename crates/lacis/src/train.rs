@@ -10,10 +10,11 @@ mod learn;
 mod links;
 pub mod memory;
 mod sampled;
-mod setup;
+pub(crate) mod setup;
 mod source;
 pub mod state;
 mod targets;
+pub mod watched;
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -14,7 +14,7 @@ use lacis::{
     Buffer, Csr, CsrParts, Dataset, Dense, Features, Graph, Labels, RowPtr, Split, Threads,
 };
 
-/// Five features of eight nodes, two thirds of them zero.
+/// Features that are stored without their zeros.
 pub fn sparse_features(x: &Dense) -> Features {
     let (mut ptr, mut cols, mut values) = (vec![0_u64], Vec::new(), Vec::new());
     for row in x.rows() {

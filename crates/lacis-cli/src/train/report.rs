@@ -1,7 +1,7 @@
 //! What `lacis train` shows: a bar, a line for programs, a summary.
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,11 @@ use lacis::train::{Epoch, Trainer};
 use lacis::{Dataset, Split};
 use serde_json::{Value, json};
 
+use crate::memory;
 use crate::out::{Out, Outcome, bytes, grouped};
 use crate::planned;
 use crate::progress::Stop;
+use crate::trace::Trace;
 
 /// How good the weights are.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +69,7 @@ pub struct Spent {
     pub eval_s: f64,
     epochs: Vec<f64>,
     steps: Vec<f64>,
+    trace: Option<Trace>,
 }
 
 impl Observe for Spent {
@@ -75,6 +78,9 @@ impl Observe for Spent {
             self.steps.resize(index + 1, 0.0);
         }
         self.steps[index] += seconds;
+        if let Some(trace) = &mut self.trace {
+            trace.step(index, seconds);
+        }
     }
 
     fn goes_on(&mut self) -> bool {
@@ -84,13 +90,42 @@ impl Observe for Spent {
 }
 
 impl Spent {
-    pub fn after_loading(load_s: f64) -> Self {
-        Spent { load_s, ..Spent::default() }
+    pub fn after_loading(load_s: f64, trace: Option<Trace>) -> Self {
+        let mut spent = Spent { load_s, trace, ..Spent::default() };
+        spent.traced("load", load_s);
+        spent
+    }
+
+    fn traced(&mut self, name: &'static str, seconds: f64) {
+        if let Some(trace) = &mut self.trace {
+            trace.named(name, seconds);
+        }
+    }
+
+    pub fn planned(&mut self, seconds: f64) {
+        self.plan_s = seconds;
+        self.traced("plan", seconds);
+    }
+
+    pub fn evaluated(&mut self, seconds: f64) {
+        self.eval_s += seconds;
+        self.traced("evaluate", seconds);
     }
 
     pub fn epoch(&mut self, epoch: &Epoch) {
         self.train_s += epoch.seconds;
         self.epochs.push(epoch.seconds);
+        if let Some(trace) = &mut self.trace {
+            trace.epoch(epoch.epoch, epoch.seconds);
+        }
+    }
+
+    /// Writes the trace, where one was asked for.
+    pub fn write_trace(&self, trainer: &Trainer<'_>) -> lacis::Result<()> {
+        match &self.trace {
+            Some(trace) => trace.write(&trainer.chosen().plan),
+            None => Ok(()),
+        }
     }
 
     /// The median epoch after the first, in milliseconds.
@@ -123,21 +158,32 @@ impl Spent {
 pub struct Bar {
     bar: Option<ProgressBar>,
     lines: Option<std::cell::Cell<Instant>>,
+    epochs: usize,
+    begun: Instant,
+    first: std::cell::Cell<Option<usize>>,
 }
 
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 impl Bar {
-    pub fn new(out: &Out, epochs: u64) -> Self {
+    pub fn new(out: &Out, epochs: usize) -> Self {
+        let nothing = Bar {
+            bar: None,
+            lines: None,
+            epochs,
+            begun: Instant::now(),
+            first: std::cell::Cell::new(None),
+        };
         if out.quiet {
-            return Bar { bar: None, lines: None };
+            return nothing;
         }
         if !std::io::stderr().is_terminal() {
-            return Bar { bar: None, lines: Some(std::cell::Cell::new(Instant::now())) };
+            return Bar { lines: Some(std::cell::Cell::new(Instant::now())), ..nothing };
         }
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len}  {msg}  {eta} left")
             .unwrap_or_else(|_| ProgressStyle::default_bar());
-        Bar { bar: Some(ProgressBar::new(epochs).with_style(style)), lines: None }
+        let bar = Some(ProgressBar::new(epochs as u64).with_style(style));
+        Bar { bar, ..nothing }
     }
 
     pub fn show(&self, epoch: &Epoch, scores: Option<&Scores>) {
@@ -146,6 +192,9 @@ impl Bar {
                 .map_or(String::new(), |s| format!("  train {:.4}  val {:.4}", s.train, s.val));
             format!("loss {:.4}{scores}  {:.2} ms", epoch.loss, epoch.seconds * 1e3)
         };
+        // A resumed run begins somewhere in the middle.
+        let first = self.first.get().unwrap_or(epoch.epoch.saturating_sub(1));
+        self.first.set(Some(first));
         if let Some(bar) = &self.bar {
             bar.set_position(epoch.epoch as u64);
             bar.set_message(text());
@@ -154,7 +203,10 @@ impl Bar {
             && last.get().elapsed() >= LINE_EVERY
         {
             last.set(Instant::now());
-            eprintln!("epoch {}: {}", epoch.epoch, text());
+            let each = self.begun.elapsed().as_secs_f64() / (epoch.epoch - first).max(1) as f64;
+            let left = each * self.epochs.saturating_sub(epoch.epoch) as f64;
+            let (at, of, text) = (epoch.epoch, self.epochs, text());
+            let _ = writeln!(std::io::stderr(), "epoch {at}/{of}  {text}  {left:.0} s left");
         }
     }
 
@@ -261,7 +313,7 @@ impl Report<'_> {
             "seed": trainer.recipe().seed,
             "epoch_ms": number(spent.epoch_ms()), "load_s": spent.load_s, "plan_s": spent.plan_s,
             "train_s": spent.train_s, "eval_s": spent.eval_s, "total_s": self.total_s,
-            "peak_rss_bytes": peak_rss_bytes(), "plan": plan.id(), "savings": plan.savings,
+            "peak_rss_bytes": memory::peak_bytes(), "plan": plan.id(), "savings": plan.savings,
             "approx": trainer.approx().map(lacis::approx::Approx::report),
             "run": self.folder.map(|folder| folder.display().to_string()),
         })
@@ -287,9 +339,10 @@ impl Report<'_> {
             .take(4)
             .map(|(kind, share)| format!("{kind} {:.0} %", share * 100.0))
             .collect();
-        let batches = in_batches(trainer);
-        let ms = spent.epoch_ms();
-        out.line(format_args!("epoch      {ms:.3} ms{batches}: {}", kinds.join(", ")))?;
+        let (batches, ms) = (in_batches(trainer), spent.epoch_ms());
+        if ms.is_finite() {
+            out.line(format_args!("epoch      {ms:.3} ms{batches}: {}", kinds.join(", ")))?;
+        }
         out.line(format_args!(
             "time       load {:.2} s, plan {:.3} s, train {:.2} s, evaluate {:.2} s",
             spent.load_s, spent.plan_s, spent.train_s, spent.eval_s
@@ -303,12 +356,13 @@ impl Report<'_> {
             config.layers,
             config.hidden,
             grouped(trainer.params().count()),
-            peak_rss_bytes().map_or("unknown".to_owned(), bytes),
+            memory::peak_bytes().map_or("unknown".to_owned(), bytes),
         ))?;
         if let Some(folder) = self.folder {
             out.line(format_args!("run        {}", folder.display()))?;
             if last && !out.quiet {
-                eprintln!("try: lacis predict {} -o labels.csv", folder.display());
+                let folder = folder.display();
+                let _ = writeln!(std::io::stderr(), "try: lacis predict {folder} -o labels.csv");
             }
         }
         Ok(())
@@ -324,11 +378,4 @@ pub fn of_many(out: &Out, tests: &[f64]) -> Outcome {
                        "runs": tests.len(), "tests": tests });
     out.event("done", &body)?;
     out.line(format_args!("{} runs: test {mean:.4} ± {std:.4}", tests.len()))
-}
-
-/// The most memory that the process ever had, as the system tells it.
-fn peak_rss_bytes() -> Option<usize> {
-    let text = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
-    line.split_whitespace().nth(1)?.parse::<usize>().ok()?.checked_mul(1024)
 }

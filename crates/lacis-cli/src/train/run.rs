@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use lacis::plan::Plan;
 use lacis::reference::Moments;
 use lacis::schedule::Patience;
-use lacis::store::{RunFolder, Tensor, Tensors};
+use lacis::store::{Beginning, RunFolder, Tensor, Tensors};
 use lacis::train::Trainer;
-use lacis::{Dataset, Error, Result};
+use lacis::{Dataset, Error, Labels, Result};
 use serde_json::{Value, json};
 
 use super::Best;
@@ -23,10 +23,14 @@ const EVERY: Duration = Duration::from_secs(20);
 pub struct Kept {
     folder: Option<RunFolder>,
     last: Instant,
+    /// Epochs between checkpoints, where they are counted too.
+    every: Option<usize>,
     /// The best weights so far.
     pub best: Option<Best>,
     lines: Vec<Value>,
     resuming: bool,
+    /// What the data calls its classes, for predictions on other data.
+    classes: Vec<String>,
 }
 
 /// What goes on besides the trainer.
@@ -43,7 +47,33 @@ pub fn resumed(args: &Train) -> Result<(Train, Option<PathBuf>)> {
     kept.running.resume = Some(folder.clone());
     kept.running.no_save = false;
     kept.running.time_limit = args.running.time_limit.clone();
+    kept.running.checkpoint_every = args.running.checkpoint_every;
+    kept.running.trace = args.running.trace.clone();
     Ok((kept, Some(folder.clone())))
+}
+
+/// A new folder that holds all that a run needs to go on.
+fn begun(
+    args: &Train,
+    dataset: &Dataset,
+    trainer: &Trainer<'_>,
+    (threads, many): (usize, bool),
+) -> Result<RunFolder> {
+    let mut own = args.clone();
+    own.source.changes.seed = trainer.recipe().seed;
+    own.running.runs = 1;
+    own.planning.plan = "plan.json".to_owned();
+    let config = config::to_toml(&own)?;
+    let (plan, machine) = (json!(trainer.chosen().plan), lacis::machine::this_machine());
+    let env = json!({ "version": env!("CARGO_PKG_VERSION"), "threads": threads,
+                      "machine": machine, "system": std::env::consts::OS });
+    let with = Beginning { config: &config, plan: &plan, env: &env };
+    let (data, model) = (dataset.name(), args.net.model.as_str());
+    match &args.running.out {
+        Some(path) if !many => RunFolder::begin_at(path, &with),
+        Some(parent) => RunFolder::begin(parent, data, model, &with),
+        None => RunFolder::begin(Path::new("runs"), data, model, &with),
+    }
 }
 
 impl Kept {
@@ -54,32 +84,18 @@ impl Kept {
         (resumed, threads): (Option<&Path>, usize),
         many: bool,
     ) -> Result<Self> {
-        let folder = match (resumed, &args.running.out) {
-            (Some(folder), _) => Some(RunFolder::open(folder)?),
-            _ if args.running.no_save => None,
-            (None, Some(path)) if !many => Some(RunFolder::create_at(path)?),
-            (None, Some(parent)) => {
-                Some(RunFolder::create(parent, dataset.name(), &args.net.model)?)
-            }
-            (None, None) => {
-                Some(RunFolder::create(Path::new("runs"), dataset.name(), &args.net.model)?)
-            }
+        let folder = match resumed {
+            Some(folder) => Some(RunFolder::open(folder)?),
+            None if args.running.no_save => None,
+            None => Some(begun(args, dataset, trainer, (threads, many))?),
         };
-        if let (Some(folder), None) = (&folder, resumed) {
-            let mut own = args.clone();
-            own.source.changes.seed = trainer.recipe().seed;
-            own.running.runs = 1;
-            own.planning.plan = "plan.json".to_owned();
-            folder.write_config(&config::to_toml(&own)?)?;
-            folder.write_plan(&json!(trainer.chosen().plan))?;
-            let version = env!("CARGO_PKG_VERSION");
-            let machine = lacis::machine::this_machine();
-            folder
-                .write_env(&json!({ "version": version, "threads": threads, "machine": machine,
-                                      "system": std::env::consts::OS }))?;
-        }
-        let resuming = resumed.is_some();
-        Ok(Kept { folder, last: Instant::now(), best: None, lines: Vec::new(), resuming })
+        let classes = match dataset.labels() {
+            Some(Labels::Classes { names, .. }) => names.clone(),
+            _ => Vec::new(),
+        };
+        let (resuming, lines) = (resumed.is_some(), Vec::new());
+        let (last, every) = (Instant::now(), args.running.checkpoint_every);
+        Ok(Kept { folder, last, every, best: None, lines, resuming, classes })
     }
 
     pub fn path(&self) -> Option<&Path> {
@@ -141,8 +157,11 @@ impl Kept {
         self.folder.as_ref().and_then(|_| self.last.checked_add(EVERY))
     }
 
-    pub fn is_due(&self) -> bool {
-        self.due_at().is_some_and(|due| Instant::now() >= due)
+    /// Whether a checkpoint is to be written after this epoch.
+    pub fn is_due(&self, epoch: usize) -> bool {
+        let counted = self.every.is_some_and(|every| epoch.is_multiple_of(every));
+        let late = self.due_at().is_some_and(|due| Instant::now() >= due);
+        self.folder.is_some() && (counted || late)
     }
 
     pub fn checkpoint(&mut self, trainer: &Trainer<'_>, patience: &Patience) -> Result<()> {
@@ -162,9 +181,7 @@ impl Kept {
                 }
             }
         }
-        for line in self.lines.drain(..) {
-            folder.append_metrics(&line)?;
-        }
+        folder.append_metrics(&std::mem::take(&mut self.lines))?;
         folder.write_checkpoint(trainer.epoch() as u64, &tensors)?;
         self.last = Instant::now();
         Ok(())
@@ -173,7 +190,11 @@ impl Kept {
     /// Weights and summary.
     pub fn finish(&self, trainer: &Trainer<'_>, summary: &Value) -> Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
-        folder.write_model(&trainer.model_tensors()?)?;
+        let mut tensors = trainer.model_tensors()?;
+        if !self.classes.is_empty() {
+            tensors.set("classes", json!(self.classes).to_string());
+        }
+        folder.write_model(&tensors)?;
         folder.write_summary(summary)
     }
 }
@@ -205,7 +226,7 @@ pub fn write_plan(path: &Path, trainer: &Trainer<'_>) -> Result<()> {
 }
 
 pub fn read_plan(path: &Path) -> Result<Plan> {
-    let text = std::fs::read_to_string(path).map_err(|e| Error::io("open", path, e))?;
+    let text = std::fs::read_to_string(path).map_err(|e| Error::io("read", path, e))?;
     let plan: Plan = serde_json::from_str(&text)
         .map_err(|e| Error::file(path, format!("is no plan that this version writes: {e}")))?;
     plan.check()?;

@@ -43,6 +43,11 @@ pub fn descr<T: Item>() -> String {
     format!("{order}{}", T::CODE)
 }
 
+/// Items as the bytes that stand in a file.
+pub fn bytes_of<T: Item>(items: &[T]) -> &[u8] {
+    bytemuck::cast_slice(items)
+}
+
 /// Writes what comes before the data.
 ///
 /// # Errors

@@ -29,3 +29,12 @@ pub(crate) fn write(
 ) -> Result<()> {
     Err(absent(path))
 }
+
+/// Writes a table.
+pub(crate) fn write_sheet(
+    _: &super::write::Sheet<'_>,
+    path: &Path,
+    _: std::fs::File,
+) -> Result<()> {
+    Err(absent(path))
+}

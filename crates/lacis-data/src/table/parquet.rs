@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use lacis_core::{Dataset, Error, Result};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
-use parquet::data_type::{ByteArray, DataType, FloatType, Int64Type};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, FloatType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
+use super::write::{Cells, Holds, Sheet};
 use super::{Column, Data, Table};
 use crate::Job;
 use crate::input::{check_count, open_file};
@@ -225,6 +226,45 @@ fn ends(table: &Table) -> Option<[&Column; 2]> {
     }
 }
 
+fn compressed() -> Arc<WriterProperties> {
+    let zstd = parquet::basic::Compression::ZSTD(Default::default());
+    Arc::new(WriterProperties::builder().set_compression(zstd).build())
+}
+
+/// Writes a table, a group of rows at a time.
+pub(crate) fn write_sheet(sheet: &Sheet<'_>, path: &Path, file: File) -> Result<()> {
+    let refused = |e: ParquetError| Error::io("write", path, std::io::Error::other(e));
+    let field = |(name, holds): &(String, Holds)| match holds {
+        Holds::Words => format!("required binary {name} (UTF8);"),
+        Holds::Whole => format!("required int64 {name};"),
+        Holds::Numbers => format!("required float {name};"),
+    };
+    let fields: String = sheet.heads.iter().map(field).collect();
+    let schema = parse_message_type(&format!("message table {{ {fields} }}")).map_err(refused)?;
+    let mut writer =
+        SerializedFileWriter::new(file, Arc::new(schema), compressed()).map_err(refused)?;
+    for group in sheet.groups() {
+        let mut rows = writer.next_row_group().map_err(refused)?;
+        for column in 0..sheet.heads.len() {
+            let next = rows.next_column().map_err(refused)?;
+            let mut to = next.expect("the schema has this column");
+            let written = match (sheet.cells)(column, group.clone()) {
+                Cells::Words(words) => {
+                    let words: Vec<ByteArray> =
+                        words.iter().map(|word| word.as_str().into()).collect();
+                    to.typed::<ByteArrayType>().write_batch(&words, None, None)
+                }
+                Cells::Whole(whole) => to.typed::<Int64Type>().write_batch(&whole, None, None),
+                Cells::Numbers(all) => to.typed::<FloatType>().write_batch(&all, None, None),
+            };
+            written.map_err(refused)?;
+            to.close().map_err(refused)?;
+        }
+        rows.close().map_err(refused)?;
+    }
+    writer.close().map(drop).map_err(refused)
+}
+
 /// Writes the edges as a table of `source`, `target` and, if there are any, `weight`.
 pub(crate) fn write(set: &Dataset, path: &Path, file: File, job: &Job<'_>) -> Result<()> {
     let refused = |e: ParquetError| Error::io("write", path, std::io::Error::other(e));
@@ -233,11 +273,7 @@ pub(crate) fn write(set: &Dataset, path: &Path, file: File, job: &Job<'_>) -> Re
     let schema =
         format!("message edges {{ required int64 source; required int64 target; {weight} }}");
     let schema = Arc::new(parse_message_type(&schema).map_err(refused)?);
-    let properties = WriterProperties::builder()
-        .set_compression(parquet::basic::Compression::ZSTD(Default::default()))
-        .build();
-    let mut writer =
-        SerializedFileWriter::new(file, schema, Arc::new(properties)).map_err(refused)?;
+    let mut writer = SerializedFileWriter::new(file, schema, compressed()).map_err(refused)?;
     // A million edges a group: readers take groups apart.
     const GROUP: usize = 1 << 20;
     let mut first_row = 0;

@@ -43,6 +43,7 @@ pub struct Build {
     layer: u16,
     key: u32,
     params: Vec<ParamSpec>,
+    hidden: Option<Expr>,
 }
 
 impl Build {
@@ -121,6 +122,16 @@ impl Build {
         let expr = param(symbol.clone(), shape[0], shape[1]);
         self.params.push(ParamSpec { expr: expr.clone(), init, name, symbol, shape, stored });
         expr
+    }
+
+    /// Says that these are the activations of the last hidden layer: what embeddings are.
+    pub fn embeds(&mut self, x: &Expr) {
+        self.hidden = Some(x.clone());
+    }
+
+    /// The activations of the last hidden layer, where the network has one.
+    pub fn hidden(&self) -> Option<&Expr> {
+        self.hidden.as_ref()
     }
 
     /// All parameters, in the order in which they were made.

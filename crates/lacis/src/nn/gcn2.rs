@@ -44,6 +44,7 @@ pub(super) const KIND: Kind = Kind {
             let mixed = (&h * w).in_layer(layer).scaled(beta);
             y = (mixed + h.scaled(1.0 - beta)).map(Activation::Relu);
         }
+        build.embeds(&y);
         let key = build.key();
         y = y.dropout(config.dropout, key);
         let fan = Init::Kaiming { fan: hidden };

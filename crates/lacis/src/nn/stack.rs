@@ -39,6 +39,9 @@ pub fn stack(
         let bare = last && !followed;
         let outputs = if bare { config.outputs } else { config.hidden };
         let before = x.clone();
+        if bare && index > 0 {
+            build.embeds(&x);
+        }
         x = layer(build, config, &x, Place { index, inputs, outputs, last: bare });
         if !bare {
             x = normed(build, config, x, &format!("norms.{index}"));
@@ -67,6 +70,7 @@ pub fn stack(
     let w = build.weight("lin.weight".to_owned(), width, config.outputs, fan);
     let b = build.bias("lin.bias".to_owned(), config.outputs, fan);
     let layer = build.layer();
+    build.embeds(&x);
     (x * w).biased(&b).in_layer(layer)
 }
 

@@ -10,6 +10,6 @@ mod tensor;
 mod tensors;
 mod write;
 
-pub use run::{Checkpoint, RunFolder};
+pub use run::{Beginning, Checkpoint, RunFolder};
 pub use tensor::{Scalar, Tensor, TensorType};
 pub use tensors::Tensors;

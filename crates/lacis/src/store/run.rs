@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 use lacis_core::{Error, Place, Result};
 use serde_json::Value;
 
+use lacis_data::staged::{Existing, Staged};
+
 use super::tensors::Tensors;
 use super::write::write_whole;
 
@@ -41,40 +43,73 @@ pub struct Checkpoint {
     pub skipped: Vec<String>,
 }
 
+/// What a run's folder holds from its first moment on: enough to go on with.
+#[derive(Clone, Copy, Debug)]
+pub struct Beginning<'a> {
+    /// The text of `config.toml`.
+    pub config: &'a str,
+    /// What `plan.json` says.
+    pub plan: &'a Value,
+    /// What `env.json` says.
+    pub env: &'a Value,
+}
+
+impl Beginning<'_> {
+    /// Writes a folder that appears whole.
+    fn write(&self, path: &Path) -> Result<()> {
+        let staged = Staged::new(path, Existing::Keep)?;
+        let hidden = staged.path();
+        fs::create_dir(hidden).map_err(|source| Error::io("make", path, source))?;
+        let json = |value: &Value| format!("{value:#}\n");
+        for (name, text) in [
+            ("config.toml", self.config.to_owned()),
+            ("plan.json", json(self.plan)),
+            ("env.json", json(self.env)),
+        ] {
+            let written = fs::write(hidden.join(name), text);
+            written.map_err(|source| Error::io("write", path.join(name), source))?;
+        }
+        staged.commit()
+    }
+}
+
 impl RunFolder {
-    /// Makes a new folder `<data>-<model>-<k>` in `parent`, which is made too if need be.
+    /// Makes a new folder `<data>-<model>-<k>` in `parent`, which is made too if need be. It
+    /// appears with all that it begins with, or not at all.
     ///
     /// # Errors
     /// When the system refuses.
-    pub fn create(parent: &Path, data: &str, model: &str) -> Result<Self> {
+    pub fn begin(parent: &Path, data: &str, model: &str, with: &Beginning<'_>) -> Result<Self> {
         fs::create_dir_all(parent).map_err(|source| Error::io("make", parent, source))?;
         let stem = format!("{}-{}", plain_name(data), plain_name(model));
         for k in 1u64.. {
             let path = parent.join(format!("{stem}-{k}"));
-            match fs::create_dir(&path) {
+            if fs::symlink_metadata(&path).is_ok() {
+                continue;
+            }
+            match with.write(&path) {
                 Ok(()) => return Ok(RunFolder { path }),
-                Err(source) if source.kind() == ErrorKind::AlreadyExists => {}
-                Err(source) => return Err(Error::io("make", path, source)),
+                // Somebody else was faster.
+                Err(_) if fs::symlink_metadata(&path).is_ok() => {}
+                Err(error) => return Err(error),
             }
         }
         unreachable!("there are not as many folders")
     }
 
-    /// Makes a new folder at a place that the user chose.
+    /// Makes a new folder at a place that the user chose, in the same way.
     ///
     /// # Errors
     /// When there is something already, or the system refuses.
-    pub fn create_at(path: &Path) -> Result<Self> {
+    pub fn begin_at(path: &Path, with: &Beginning<'_>) -> Result<Self> {
+        if fs::symlink_metadata(path).is_ok() {
+            return Err(Error::file(path, "exists already; name a folder that is not there"));
+        }
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(|source| Error::io("make", parent, source))?;
         }
-        match fs::create_dir(path) {
-            Ok(()) => Ok(RunFolder { path: path.to_owned() }),
-            Err(source) if source.kind() == ErrorKind::AlreadyExists => {
-                Err(Error::file(path, "exists already; name a folder that is not there"))
-            }
-            Err(source) => Err(Error::io("make", path, source)),
-        }
+        with.write(path)?;
+        Ok(RunFolder { path: path.to_owned() })
     }
 
     /// A run's folder that is there: to go on with it, or to read it.
@@ -93,15 +128,16 @@ impl RunFolder {
         &self.path
     }
 
-    /// Adds a line to `metrics.jsonl`.
+    /// Adds lines to `metrics.jsonl`.
     ///
     /// # Errors
     /// When the system refuses.
-    pub fn append_metrics(&self, line: &Value) -> Result<()> {
+    pub fn append_metrics(&self, lines: &[Value]) -> Result<()> {
         let path = self.path.join(METRICS);
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
         let file = OpenOptions::new().append(true).create(true).open(&path);
-        // One write for the line and its end: who reads along sees whole lines.
-        let written = file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
+        // One write for all: who reads along sees whole lines.
+        let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
         written.map_err(|source| Error::io("write", path, source))
     }
 
@@ -135,14 +171,6 @@ impl RunFolder {
         self.write_text(METRICS, &text)
     }
 
-    /// Writes `config.toml`.
-    ///
-    /// # Errors
-    /// When the system refuses.
-    pub fn write_config(&self, toml: &str) -> Result<()> {
-        self.write_text("config.toml", toml)
-    }
-
     /// The text of `config.toml`.
     ///
     /// # Errors
@@ -158,22 +186,6 @@ impl RunFolder {
     /// When the system refuses.
     pub fn write_summary(&self, summary: &Value) -> Result<()> {
         self.write_json("summary.json", summary)
-    }
-
-    /// Writes `env.json`.
-    ///
-    /// # Errors
-    /// When the system refuses.
-    pub fn write_env(&self, env: &Value) -> Result<()> {
-        self.write_json("env.json", env)
-    }
-
-    /// Writes `plan.json`.
-    ///
-    /// # Errors
-    /// When the system refuses.
-    pub fn write_plan(&self, plan: &Value) -> Result<()> {
-        self.write_json("plan.json", plan)
     }
 
     /// The content of `summary.json`, `env.json` or `plan.json`.
@@ -311,6 +323,20 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// What a run in these tests begins with.
+    fn beginning(check: impl FnOnce(&Beginning<'_>) -> Result<RunFolder>) -> Result<RunFolder> {
+        let (plan, env) = (json!({"id": "abc"}), json!({"threads": 2}));
+        check(&Beginning { config: "model = \"gat\"\n", plan: &plan, env: &env })
+    }
+
+    fn create(parent: &Path, data: &str, model: &str) -> Result<RunFolder> {
+        beginning(|with| RunFolder::begin(parent, data, model, with))
+    }
+
+    fn create_at(path: &Path) -> Result<RunFolder> {
+        beginning(|with| RunFolder::begin_at(path, with))
+    }
+
     fn state(epoch: i64) -> Tensors {
         let mut state = Tensors::new();
         state.insert("epoch", Tensor::new(&[1], vec![epoch]).unwrap());
@@ -326,7 +352,7 @@ mod tests {
     fn runs_that_start_together_get_different_folders() {
         let dir = tempfile::tempdir().unwrap();
         let runs = dir.path().join("runs");
-        let create = || RunFolder::create(&runs, "cora-like", "gcn").unwrap().path;
+        let create = || create(&runs, "cora-like", "gcn").unwrap().path;
         let paths: Vec<PathBuf> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| [create(), create()])).collect();
             threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
@@ -334,13 +360,13 @@ mod tests {
         assert_eq!(paths.iter().collect::<HashSet<_>>().len(), 16);
         assert!((1..=16).all(|k| paths.contains(&runs.join(format!("cora-like-gcn-{k}")))));
         // A free number is used again, a file in the way is not touched.
-        fs::remove_dir(runs.join("cora-like-gcn-3")).unwrap();
+        fs::remove_dir_all(runs.join("cora-like-gcn-3")).unwrap();
         fs::write(runs.join("cora-like-gcn-17"), "a file").unwrap();
         assert_eq!(create(), runs.join("cora-like-gcn-3"));
         assert_eq!(create(), runs.join("cora-like-gcn-18"));
-        assert!(RunFolder::create_at(&runs.join("cora-like-gcn-17")).is_err());
-        assert!(RunFolder::create_at(&runs.join("cora-like-gcn-3")).is_err());
-        assert!(RunFolder::create_at(&runs.join("new/one")).is_ok());
+        assert!(create_at(&runs.join("cora-like-gcn-17")).is_err());
+        assert!(create_at(&runs.join("cora-like-gcn-3")).is_err());
+        assert!(create_at(&runs.join("new/one")).is_ok());
         assert!(RunFolder::open(&runs.join("cora-like-gcn-17")).is_err());
     }
 
@@ -355,10 +381,7 @@ mod tests {
     #[test]
     fn files_are_written_and_read() {
         let dir = tempfile::tempdir().unwrap();
-        let run = RunFolder::create(dir.path(), "karate", "gat").unwrap();
-        run.write_config("model = \"gat\"\n").unwrap();
-        run.write_env(&json!({"threads": 2})).unwrap();
-        run.write_plan(&json!({"id": "abc"})).unwrap();
+        let run = create(dir.path(), "karate", "gat").unwrap();
         for test in [0.5, 0.75] {
             run.write_summary(&json!({"test": test})).unwrap();
         }
@@ -380,9 +403,9 @@ mod tests {
     #[test]
     fn a_killed_run_goes_on_from_the_last_whole_checkpoint() {
         let dir = tempfile::tempdir().unwrap();
-        let run = RunFolder::create(dir.path(), "karate", "gcn").unwrap();
+        let run = create(dir.path(), "karate", "gcn").unwrap();
         for step in 1..=5 {
-            run.append_metrics(&json!({"epoch": step, "loss": f64::NAN})).unwrap();
+            run.append_metrics(&[json!({"epoch": step, "loss": f64::NAN})]).unwrap();
             run.write_checkpoint(step, &state(step as i64)).unwrap();
         }
         let folder = run.path().join("checkpoint");
@@ -403,7 +426,7 @@ mod tests {
         let lines = again.read_metrics().unwrap();
         assert_eq!((lines.len(), &lines[4]), (5, &json!({"epoch": 5, "loss": null})));
         again.replace_metrics(&lines).unwrap();
-        again.append_metrics(&json!({"epoch": 6})).unwrap();
+        again.append_metrics(&[json!({"epoch": 6})]).unwrap();
         assert_eq!(again.read_metrics().unwrap().len(), 6);
         again.write_checkpoint(6, &state(6)).unwrap();
         assert_eq!(epoch(again.read_checkpoint().unwrap()), (6, 6, 0));
@@ -423,11 +446,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
-        assert!(RunFolder::create(&file, "a", "b").is_err());
-        assert!(RunFolder::create_at(&file.join("run")).is_err());
-        let run = RunFolder::create(dir.path(), "a", "b").unwrap();
-        fs::remove_dir(run.path()).unwrap();
-        assert!(run.append_metrics(&json!({})).is_err());
+        assert!(create(&file, "a", "b").is_err());
+        assert!(create_at(&file.join("run")).is_err());
+        let run = create(dir.path(), "a", "b").unwrap();
+        fs::remove_dir_all(run.path()).unwrap();
+        assert!(run.append_metrics(&[json!({})]).is_err());
         assert!(run.write_summary(&json!({})).is_err());
         assert!(run.write_model(&state(0)).is_err());
         assert!(run.write_checkpoint(0, &state(0)).is_ok(), "it makes its folder");
@@ -438,7 +461,7 @@ mod tests {
     fn a_folder_that_is_read_only_is_an_error() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
-        let run = RunFolder::create(dir.path(), "a", "b").unwrap();
+        let run = create(dir.path(), "a", "b").unwrap();
         run.write_checkpoint(1, &state(1)).unwrap();
         for folder in [run.path().join("checkpoint"), run.path().to_owned()] {
             fs::set_permissions(&folder, fs::Permissions::from_mode(0o555)).unwrap();
@@ -448,9 +471,9 @@ mod tests {
         if refused {
             let error = run.write_summary(&json!({})).unwrap_err();
             assert!(error.to_string().starts_with("cannot write"), "{error}");
-            assert!(run.append_metrics(&json!({})).is_err());
+            assert!(run.append_metrics(&[json!({})]).is_err());
             assert!(run.write_checkpoint(2, &state(2)).is_err());
-            assert!(RunFolder::create(run.path(), "a", "b").is_err());
+            assert!(create(run.path(), "a", "b").is_err());
         }
         assert_eq!(epoch(run.read_checkpoint().unwrap()), (1, 1, 0));
         fs::set_permissions(run.path(), fs::Permissions::from_mode(0o755)).unwrap();

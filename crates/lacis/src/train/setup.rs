@@ -41,7 +41,7 @@ pub(super) fn fits(plan: &Plan, model: &Model) -> Result<()> {
 }
 
 /// The data's features as a recipe's network takes them; the recipe learns their width.
-pub(super) fn features_for(dataset: &Dataset, recipe: &mut Recipe) -> Result<Arc<Features>> {
+pub(crate) fn features_for(dataset: &Dataset, recipe: &mut Recipe) -> Result<Arc<Features>> {
     let Some(features) = dataset.features() else {
         let problem =
             "it has no features; --features 64 makes random ones, --features degree others";
@@ -107,7 +107,7 @@ pub(super) fn one_batch(job: &Job<'_>, recipe: &Recipe, levels: Levels) -> Box<d
 }
 
 /// How nodes become graphs: of a collection they do, of one graph they do not.
-pub(super) fn readout(dataset: &Dataset, config: &Config) -> Option<Read> {
+pub(crate) fn readout(dataset: &Dataset, config: &Config) -> Option<Read> {
     dataset.collection().map(|_| config.readout.unwrap_or(Read::Sum))
 }
 
