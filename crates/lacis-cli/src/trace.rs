@@ -114,6 +114,7 @@ impl Trace {
             a.start_us.total_cmp(&b.start_us).then(b.length_us.total_cmp(&a.length_us))
         });
         events.extend(spans.into_iter().map(event));
-        json!({ "traceEvents": events, "displayTimeUnit": "ms", "otherData": { "plan": plan.id() } })
+        let about = json!({ "plan": plan.id() });
+        json!({ "traceEvents": events, "displayTimeUnit": "ms", "otherData": about })
     }
 }

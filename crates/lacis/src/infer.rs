@@ -132,7 +132,7 @@ impl<'a> Predictor<'a> {
         &mut self.params
     }
 
-    /// Results of all nodes, or of all graphs where they are read out, and how they were computed. `budget` is how many bytes may be taken
+    /// Results of all nodes, or of graphs where they are read out, and how they were computed. `budget` is how many bytes may be taken
     /// beside data and weights; where a plan over the whole graph takes more, it goes layer by
     /// layer.
     ///

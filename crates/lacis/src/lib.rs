@@ -30,8 +30,8 @@
 //! ```
 //!
 //! - [`open`] reads a path, runs a generator such as `rmat:n=1000,e=5000`, or finds a built-in set;
-//! - [`Dataset`] is what comes back: a [`Graph`], [`Features`], [`Labels`], [`Split`]s; [`data`] has
-//!   the formats, generators, splits and transforms themselves;
+//! - [`Dataset`] is what comes back: a [`Graph`], [`Features`], [`Labels`], [`Split`]s; [`data`]
+//!   has the formats, generators, splits and transforms themselves;
 //! - [`nn`] has the models, each a formula; [`plan`] finds the cheapest equal formula for a graph;
 //! - [`train`] runs epochs, and lets a watcher stop them
 //!   ([`Trainer::train`](train::Trainer::train)); [`infer`] gives results without learning;
