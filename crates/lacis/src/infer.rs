@@ -132,9 +132,10 @@ impl<'a> Predictor<'a> {
         &mut self.params
     }
 
-    /// Results of all nodes, or of graphs where they are read out, and how they were computed. `budget` is how many bytes may be taken
-    /// beside data and weights; where a plan over the whole graph takes more, it goes layer by
-    /// layer.
+    /// Results of all nodes, or of graphs where they are read out, and how they were computed.
+    ///
+    /// `budget` is how many bytes may be taken beside data and weights; where a plan over the
+    /// whole graph takes more, it goes layer by layer.
     ///
     /// # Errors
     /// When there is no hidden layer, or the budget is too small even for that.
