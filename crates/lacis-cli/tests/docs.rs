@@ -21,6 +21,7 @@ const SKIPPED: &[&str] = &[
     "lacis bench",
     "lacis data fetch",
     "git",
+    "lacis train tu-",
 ];
 
 fn root() -> PathBuf {
@@ -96,6 +97,8 @@ fn stand_ins(dir: &Path) {
     let made = [
         ("sbm:n=200,e=800,classes=7,features=40,seed=1", "cora"),
         ("sbm:n=150,e=600,classes=7,features=40,seed=2", "new-graph"),
+        ("sbm:n=250,e=900,classes=4,features=20,seed=3", "reddit"),
+        ("sbm:n=120,e=500,classes=3,features=16,seed=4", "DATA"),
         ("rmat:n=200,e=900,seed=1", "edges.csv.gz"),
     ];
     for (spec, name) in made {
