@@ -149,12 +149,6 @@ fn kilobytes(name: &str) -> Option<usize> {
     field.split_whitespace().next()?.parse::<usize>().ok()?.checked_mul(1024)
 }
 
-/// Bytes that this process may have: the machine's memory, or the cgroup's limit.
-pub fn memory_bytes() -> Option<usize> {
-    let total = kilobytes("MemTotal");
-    cgroup_memory_limit().into_iter().chain(total).min()
-}
-
 fn cgroup_memory_limit() -> Option<usize> {
     let files = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
     let limit = files.iter().find_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok())?;

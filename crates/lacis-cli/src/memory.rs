@@ -1,27 +1,6 @@
-//! How much memory a process may have, has, and had at most.
+//! How much memory the process has, and had at most.
 
 use std::fs;
-
-use lacis::schedule::MemorySize;
-use lacis::{Error, Result};
-
-use crate::machine;
-
-/// Bytes of `8G`, `512M`, or of a share such as `80%` of what this process may have.
-///
-/// # Errors
-/// When the text is no amount, or the machine's memory is not known.
-pub fn parse_limit(text: &str) -> Result<usize> {
-    let size: MemorySize = text.parse()?;
-    match (size, machine::memory_bytes()) {
-        (_, Some(all)) => Ok(size.bytes(all as u64) as usize),
-        (MemorySize::Bytes(bytes), None) => Ok(bytes as usize),
-        (MemorySize::Part(_), None) => {
-            let problem = "how much memory there is cannot be found out; 8G would be right";
-            Err(Error::argument(format!("--memory-limit {text}"), problem))
-        }
-    }
-}
 
 /// Memory that the process has now, as the system tells it.
 pub fn now_bytes() -> Option<usize> {

@@ -204,7 +204,7 @@ pub fn eval(args: &Eval, global: &Global, out: &Out, stop: &Stop) -> Outcome {
 }
 
 pub fn predict(args: &Predict, global: &Global, out: &Out, stop: &Stop) -> Outcome {
-    let limit = args.memory_limit.as_deref().map(memory::parse_limit).transpose()?;
+    let limit = args.memory_limit.as_deref().map(machine::memory_limit).transpose()?;
     let desk = Desk::new(global, out, stop)?;
     out.start("predict", args)?;
     if let Some(train) = links_of(&args.run, args.data.as_deref())? {

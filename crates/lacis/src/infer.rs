@@ -183,7 +183,8 @@ impl<'a> Predictor<'a> {
     }
 
     fn planned(&self, network: &Network, sizes: &Sizes) -> Result<Plan> {
-        let settings = Settings { batches: true, ..self.settings.clone() };
+        // A limit of memory is the budget's business here.
+        let settings = Settings { batches: true, memory: None, ..self.settings.clone() };
         Ok(choose(network, sizes, &Measured(self.on.profile), &settings)?.plan)
     }
 

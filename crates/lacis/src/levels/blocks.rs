@@ -14,7 +14,7 @@ use lacis_plan::Sizes;
 use lacis_plan::op::{Adjacency, Graph as Treatment};
 use lacis_plan::plan::Plan;
 
-use super::{Levels, Need, Treated, block_of, gathered, needs, power, treated_as};
+use super::{Levels, Need, Treatments, block_of, gathered, needs, power};
 
 /// Which rows of its input a block's formula reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum Reads {
 /// A graph as a plan of one hop reads it.
 pub struct Blocks {
     matrices: Vec<Need>,
-    treated: HashMap<Treatment, Treated>,
+    treated: Treatments,
     /// Powers of degrees of all nodes.
     powers: HashMap<(Treatment, i8), Arc<Vec<f32>>>,
     degrees: Vec<super::DegreeKey>,
@@ -77,13 +77,13 @@ impl Blocks {
             let problem = format!("{} is more than one hop", plan.formula);
             return Err(Error::argument("plan", problem));
         }
-        let mut treated = HashMap::new();
+        let mut treated = Treatments::default();
         for need in &matrices {
-            treated_as(&mut treated, graph, need.adjacency.graph)?;
+            treated.of(graph, need.adjacency.graph)?;
         }
         let mut powers = HashMap::new();
         for &(treatment, _, half_power) in &degrees {
-            let of = treated_as(&mut treated, graph, treatment)?;
+            let of = treated.of(graph, treatment)?;
             let all = || Arc::new(of.sums.iter().map(|&sum| power(sum, half_power)).collect());
             powers.entry((treatment, half_power)).or_insert_with(all);
         }
@@ -95,15 +95,16 @@ impl Blocks {
     /// Bytes of what all blocks share beside the graph.
     pub fn shared_bytes(&self, graph: &Graph) -> usize {
         let own = graph.adjacency();
-        let matrices = self.treated.values().filter(|t| !Arc::ptr_eq(&t.matrix, own));
-        let sums: usize = self.treated.values().map(|t| t.sums.len() * 8).sum();
+        let matrices = self.treated.0.values().filter(|t| !Arc::ptr_eq(&t.matrix, own));
+        let sums: usize = self.treated.0.values().map(|t| t.sums.len() * 8).sum();
         let powers: usize = self.powers.values().map(|p| p.len() * 4).sum();
         matrices.map(|t| t.matrix.bytes()).sum::<usize>() + sums + powers + self.places.len() * 4
     }
 
     /// Looks at some rows: whom they see.
     pub fn cut(&mut self, rows: Range<u32>) -> Cut {
-        let matrix = self.matrices.first().map(|need| &self.treated[&need.adjacency.graph].matrix);
+        let matrix =
+            self.matrices.first().map(|need| &self.treated.0[&need.adjacency.graph].matrix);
         let entries = match matrix {
             Some(matrix) => rows.clone().map(|row| matrix.row(row as usize).len()).sum(),
             None => 0,
@@ -123,7 +124,7 @@ impl Blocks {
         let mut order: Vec<u32> = rows.clone().collect();
         order.iter().enumerate().for_each(|(at, &i)| self.places[i as usize] = at as u32);
         for need in &self.matrices {
-            let matrix = &self.treated[&need.adjacency.graph].matrix;
+            let matrix = &self.treated.0[&need.adjacency.graph].matrix;
             for row in rows.clone() {
                 for &col in matrix.row_cols(row as usize) {
                     let place = &mut self.places[col as usize];
@@ -153,15 +154,17 @@ impl Blocks {
             entries: vec![cut.entries; hops],
             feature_entries,
             graphs: 0,
+            pairs: 0,
             iterations: 1,
             symmetric: false,
-            edge_weights: self.treated.values().any(|t| t.matrix.values().is_some()),
+            edge_weights: self.treated.0.values().any(|t| t.matrix.values().is_some()),
         }
     }
 
     /// Bytes of what [`Blocks::levels`] makes of a block.
     pub fn bytes(&self, cut: &Cut, features: &Features) -> usize {
-        let entry = if self.treated.values().any(|t| t.matrix.values().is_some()) { 8 } else { 4 };
+        let entry =
+            if self.treated.0.values().any(|t| t.matrix.values().is_some()) { 8 } else { 4 };
         let matrix = if self.covers(cut) { 0 } else { cut.entries * entry + cut.rows.len() * 8 };
         let row = match features {
             Features::Dense(x) => x.n_cols() * 4,
@@ -195,7 +198,7 @@ impl Blocks {
         };
         for at in 0..self.matrices.len() {
             let adjacency = self.matrices[at].adjacency;
-            let matrix = self.treated[&adjacency.graph].matrix.clone();
+            let matrix = self.treated.0[&adjacency.graph].matrix.clone();
             let matrix = if self.covers(cut) { matrix } else { self.rows_of(&matrix, cut)? };
             levels.matrices.insert(adjacency, matrix);
         }
