@@ -50,3 +50,11 @@ def test_the_readmes_python_works_when_pasted(lines, tmp_path):
     pytest.importorskip(NEED_TORCH)
     (tmp_path / "pasted.py").write_text(lines)
     run(tmp_path / "pasted.py", cwd=tmp_path)
+
+
+def test_the_page_of_coverage_is_what_is(tmp_path):
+    pytest.importorskip(NEED_TORCH)
+    script = HERE.parent.parent / "scripts" / "coverage.py"
+    if not script.exists():
+        pytest.skip("this is no checkout")
+    run(script, "--check", cwd=tmp_path)
