@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import types
 
 import lacis
 import numpy as np
@@ -154,3 +155,30 @@ def test_the_command_stops_on_ctrl_c_and_says_so(tmp_path):
     os.kill(process.pid, signal.SIGINT)
     assert process.wait(timeout=30) == 130
     assert (tmp_path / "run" / "checkpoint").exists()
+
+
+def test_notebooks_get_a_live_figure(graph, monkeypatch):
+    shown = []
+
+    class Handle:
+        def update(self, page):
+            shown.append(page)
+
+    def display(page, display_id):
+        shown.append(page)
+        return Handle()
+
+    shell = types.SimpleNamespace(kernel=object())
+    notebook = types.SimpleNamespace(get_ipython=lambda: shell)
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    monkeypatch.setitem(sys.modules, "IPython.display",
+                        types.SimpleNamespace(HTML=str, display=display))
+    lacis.train(graph, hidden=8, epochs=5)
+    assert shown and "5/5" in shown[-1] and "<svg" in shown[-1]
+
+
+def test_a_terminal_gets_a_line(graph, capsys):
+    lacis.train(graph, hidden=8, epochs=5, progress=True)
+    assert "1/5  loss" in capsys.readouterr().err
+    lacis.train(graph, hidden=8, epochs=5)
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,23 @@
+from typing import Any, TypeVar
+
+_Array = TypeVar("_Array")
+
+__all__ = ["spmm", "sddmm", "edge_softmax", "attention", "segment_reduce", "scatter", "gather"]
+
+def spmm(
+    edges: Any, x: _Array, weight: Any = None, *, reduce: str = "sum",
+    num_nodes: int | None = None,
+) -> _Array: ...
+def sddmm(
+    edges: Any, u: _Array, v: _Array, *, op: str = "dot", heads: int = 1
+) -> _Array: ...
+def edge_softmax(edges: Any, scores: _Array, *, num_nodes: int | None = None) -> _Array: ...
+def attention(
+    edges: Any, query: _Array, key: _Array, value: _Array, *, heads: int = 1,
+    scale: float | None = None,
+) -> _Array: ...
+def segment_reduce(x: _Array, ptr: Any, *, reduce: str = "sum") -> _Array: ...
+def scatter(
+    x: _Array, index: Any, *, dim_size: int | None = None, reduce: str = "sum"
+) -> _Array: ...
+def gather(x: _Array, index: Any) -> _Array: ...
