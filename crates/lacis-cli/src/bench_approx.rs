@@ -18,7 +18,7 @@ pub fn run(args: &Sampled, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     let (data, format) = (args.graph.clone(), args.format.clone());
     let set = desk.open(&Source { data, format, changes: args.changes.clone(), given: None })?;
     let path = machine::profile_path(global.machine.as_deref())?;
-    let profile = profile_for(lacis::ops::find("spmm")?, &path, &desk)?;
+    let profile = profile_for(&["spmm"], &path, &desk)?;
     let matrix = set.graph().adjacency();
     let mut contest = Contest::new(matrix, args.k as usize)?;
     out.line(format_args!(

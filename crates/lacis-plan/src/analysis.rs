@@ -89,7 +89,12 @@ impl Subject<'_> {
     /// The order of growth of what a layer computes, forward: what is done once counted in.
     pub fn order(&self, layer: Option<u16>, backward: bool, repeats: Repeats) -> Order {
         let chosen = self.plan.steps.iter().filter(|step| {
-            step.layer == layer && matches!(step.phase, Phase::Backward) == backward
+            let wanted = match step.phase {
+                Phase::Once | Phase::Forward => !backward,
+                Phase::Backward => backward,
+                Phase::Update => false,
+            };
+            step.layer == layer && wanted
         });
         let mut order = Order::new(repeats);
         chosen.for_each(|step| order.add(self.plan, step));

@@ -201,7 +201,7 @@ impl Lowering {
             () if self.backward_from.is_some() => Phase::Backward,
             () => Phase::Forward,
         };
-        let layer = self.layer.get(&expr.id()).copied();
+        let layer = self.layer.get(&product_of(expr, &operator).id()).copied();
         let formula = self.name(expr);
         self.steps.push(Step { operator, inputs, outputs, phase, layer, formula });
     }
@@ -255,6 +255,20 @@ fn turned(order: &[Expr], roots: &[Expr]) -> HashSet<u128> {
     dense.map(Expr::id).collect()
 }
 
+/// Whether an expression is what networks do between layers.
+fn is_between(expr: &Expr) -> bool {
+    matches!(expr.op(), Op::Map(_) | Op::Dropout { .. })
+}
+
+/// The product that a step computes, without the functions that end it.
+fn product_of<'e>(expr: &'e Expr, operator: &Operator) -> &'e Expr {
+    let mut inner = expr;
+    while !matches!(operator, Operator::Each(_)) && is_between(inner) {
+        inner = &inner.args()[0];
+    }
+    inner
+}
+
 /// The layer that each expression belongs to: forward, that of the barrier around it; backward,
 /// that of the gradient it is computed from.
 fn layers(order: &[Expr]) -> HashMap<u128, u16> {
@@ -266,10 +280,9 @@ fn layers(order: &[Expr]) -> HashMap<u128, u16> {
         };
         let Some(layer) = inherited else { continue };
         of.insert(expr.id(), layer);
-        if !matches!(expr.op(), Op::Map(_) | Op::Dropout { .. }) {
-            for arg in expr.args() {
-                of.entry(arg.id()).or_insert(layer);
-            }
+        // What stands between two layers is the later one's; what it is made of is not.
+        for arg in expr.args().iter().filter(|arg| !is_between(expr) || is_between(arg)) {
+            of.entry(arg.id()).or_insert(layer);
         }
     }
     let mut backward: HashMap<u128, u16> = HashMap::new();

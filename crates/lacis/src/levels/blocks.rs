@@ -193,6 +193,7 @@ impl Blocks {
             edges: HashMap::new(),
             features: gathered(features, cut.order.as_deref()),
             turned: Arc::new(OnceLock::new()),
+            passing: true,
             symmetric: false,
             weighted: sizes.edge_weights,
         };
