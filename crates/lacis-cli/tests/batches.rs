@@ -65,6 +65,10 @@ fn graphs_are_trained_in_folds_and_judged_again() {
     assert_eq!(second.last().unwrap()["test"], runs[1]["test"]);
     let judged = events(&["eval", text(&one), "--json"]);
     assert_eq!(judged.last().unwrap()["test"], runs[1]["test"]);
+    let csv = dir.path().join("classes.csv");
+    assert_eq!(lacis(&["predict", text(&one), "-o", text(&csv)]).code, Some(0));
+    let rows = std::fs::read_to_string(&csv).unwrap();
+    assert!(rows.starts_with("graph,label\n") && rows.lines().count() == 121, "{rows}");
     let wrong = lacis(&["train", GRAPHS, "--task", "node"]);
     assert!(wrong.code == Some(2) && wrong.err.contains("many graphs"), "{}", wrong.err);
     let none = lacis(&["train", GRAPHS, "--folds", "3", "--fold", "4"]);
