@@ -151,8 +151,14 @@ pub fn probabilities(scores: &[f32], work: &[u32], (lambda, most): (f64, f64)) -
     chances
 }
 
-/// Takes pairs with their probabilities: for each a factor, `1/π` where it is taken, else 0.
-pub fn balanced(chances: &[f64], work: &[u32], rng: &Rng, threads: &Threads) -> Vec<f32> {
+/// Takes pairs with their probabilities: for each a factor, `1/π` where it is taken, else 0. The
+/// last pair is left out where it would take more than `most`.
+pub fn balanced(
+    chances: &[f64],
+    (work, most): (&[u32], f64),
+    rng: &Rng,
+    threads: &Threads,
+) -> Vec<f32> {
     let blocks = threads.map(ranges(chances.len(), BLOCK), |block| {
         let start = block.start;
         let mut draw = Draw { work, rng, open: None, taken: vec![false; block.len()], start };
@@ -169,7 +175,10 @@ pub fn balanced(chances: &[f64], work: &[u32], rng: &Rng, threads: &Threads) -> 
         last.settle(j, chance, 1);
     }
     if let Some((j, chance)) = last.open {
-        last.taken[j] = uniform(rng, j, 2) < chance;
+        let taken = last.taken.iter().zip(work).filter(|(taken, _)| **taken);
+        let used: f64 = taken.map(|(_, &work)| f64::from(work)).sum();
+        let fits = used + f64::from(work[j]) <= most;
+        last.taken[j] = fits && uniform(rng, j, 2) < chance;
     }
     let factor = |(taken, chance): (bool, &f64)| if taken { (1.0 / chance) as f32 } else { 0.0 };
     last.taken.into_iter().zip(chances).map(factor).collect()
@@ -302,7 +311,7 @@ mod tests {
         let mut mean = vec![0.0; chances.len()];
         for round in 0..rounds {
             let rng = Rng::new(round, "draw");
-            let factors = balanced(&chances, &work, &rng, &Threads::one());
+            let factors = balanced(&chances, (&work, f64::MAX), &rng, &Threads::one());
             let taken = factors.iter().zip(&work).filter(|(f, _)| **f > 0.0);
             let cost: f64 = taken.map(|(_, &c)| f64::from(c)).sum();
             assert!((cost - planned).abs() <= 40.0, "{cost} for {planned}");
@@ -319,8 +328,8 @@ mod tests {
         let (scores, work) = pairs(200_000);
         let chances = probabilities(&scores, &work, (0.05, 1e9));
         let rng = Rng::new(5, "draw");
-        let one = balanced(&chances, &work, &rng, &Threads::one());
-        let three = balanced(&chances, &work, &rng, &Threads::new(3).unwrap());
+        let one = balanced(&chances, (&work, f64::MAX), &rng, &Threads::one());
+        let three = balanced(&chances, (&work, f64::MAX), &rng, &Threads::new(3).unwrap());
         assert!(one == three && one.iter().any(|&f| f > 1.0));
     }
 

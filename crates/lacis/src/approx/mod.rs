@@ -37,6 +37,8 @@ const TUNE_EVERY: usize = 10;
 /// Without a bound of the user's, a layer whose product is not even as good as none is computed
 /// exactly: 0 instead of it has a relative error of 1.
 const NO_BETTER_THAN_NOTHING: f64 = 1.0;
+/// A layer that asks for more than this share of its entries is computed exactly.
+const NEARLY_ALL: f64 = 0.9;
 /// Beyond so many times the error asked for, a layer goes on exactly.
 const TOO_FAR: f64 = 1.5;
 
@@ -327,7 +329,8 @@ impl Approx {
             let allowed = (error * seen.norm / product.correction).powi(2);
             let lambda = seen.histogram.lambda_of_error(allowed);
             let entries = seen.histogram.work_at(lambda) + fixed.certain() as f64;
-            product.share = (entries / fixed.entries.max(1) as f64).min(1.0);
+            let share = entries / fixed.entries.max(1) as f64;
+            product.share = if share > NEARLY_ALL { 1.0 } else { share };
         }
     }
 

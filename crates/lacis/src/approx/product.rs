@@ -251,7 +251,7 @@ impl Product {
         };
         let captured = self.captured(of.x, &factors);
         self.keep((factors, help.epoch, captured), of, help)?;
-        self.refreshes += 1;
+        (self.refreshes, self.stale) = (self.refreshes + 1, false);
         if let Some(last) = self.history.last().filter(|last| last.epoch == help.epoch) {
             // Another batch of an epoch whose first one was looked at.
             return Ok(Watched { norm: f64::NAN, error: last.error });
@@ -263,7 +263,6 @@ impl Product {
         let expected = self.expected(&histogram);
         self.see((scores, histogram), found.norm, help.settings.policy);
         self.history.push(Refresh { epoch: help.epoch, entries, kept, error: found.error });
-        self.stale = false;
         if expected > 0.0 && found.norm > 0.0 {
             let measured = found.error * found.norm / expected;
             self.correction = 0.5 * (self.correction + measured.clamp(0.1, 10.0));
@@ -309,11 +308,13 @@ impl Product {
         if histogram.work() <= room {
             return scores.iter().map(|&score| if score > 0.0 { 1.0 } else { 0.0 }).collect();
         }
-        // The last pair is taken or not whatever room it needs: that much stays free.
+        // The last pair is taken or not whatever room it needs: that much stays free, unless one
+        // pair is half of everything.
         let largest = largest_open(scores, work, histogram.lambda_of_work(room));
-        let room = room - f64::from(largest).min(0.5 * room);
-        let chances = probabilities(scores, work, (histogram.lambda_of_work(room), room));
-        balanced(&chances, work, rng, threads)
+        let planned = room - f64::from(largest).min(0.5 * room);
+        let lambda = histogram.lambda_of_work(planned);
+        let chances = probabilities(scores, work, (lambda, planned));
+        balanced(&chances, (work, room), rng, threads)
     }
 
     /// The error that these pairs lead to with the present share, where they are drawn.
