@@ -42,7 +42,9 @@ pub fn run(args: &Train, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     if resumed.is_none() {
         let of = (&mut args.net, &mut args.learning);
         let shown = defaults::fill_in(of, &args.typed, dataset.name());
-        out.note(format_args!("settings: {}", defaults::in_words(&shown)));
+        if !out.quiet {
+            out.note(format_args!("settings: {}", defaults::in_words(&shown)));
+        }
     }
     let (elsewhere, none) = (Elsewhere::open(&args, &desk)?, Split::default());
     let seed = args.source.changes.seed;

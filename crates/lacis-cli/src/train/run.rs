@@ -131,6 +131,7 @@ impl Kept {
                 let numbers = tensors.take::<f32>(&format!("best.{name}"), &shape)?;
                 param.value = lacis::Dense::from_vec(numbers.to_vec(), shape[0], shape[1])?;
             }
+            weights.set_steps(tensors.take::<i64>("best.steps", &[1])?[0].max(0) as u64);
             let moments = best_moments(&mut tensors)?;
             self.best = Some(Best { epoch: best_epoch as usize, weights, moments });
         }
@@ -171,6 +172,8 @@ impl Kept {
         let epoch = self.best.as_ref().map_or(-1, |best| best.epoch as i64);
         tensors.insert("best.epoch", Tensor::new(&[1], vec![epoch])?);
         if let Some(best) = &self.best {
+            let steps = Tensor::new(&[1], vec![best.weights.steps() as i64])?;
+            tensors.insert("best.steps", steps);
             for (spec, param) in trainer.model().params.iter().zip(best.weights.all()) {
                 tensors.insert(format!("best.{}", spec.name), Tensor::matrix(&param.value));
             }

@@ -204,7 +204,13 @@ mod tests {
         let source = |text| FeatureSource::parse(text).unwrap();
         assert_eq!(source("degree"), FeatureSource::Degree(64));
         assert_eq!(source("random:8"), source("8"));
-        for bad in ["", "0", "random:", "random:x", "learned:8", "x.npy", "random:2000000"] {
+        assert_eq!(source("learned:8"), FeatureSource::Identity);
+        let own = quiet(|job| features_from(bare(), FeatureSource::Identity, 1, job));
+        let features = own.features().unwrap();
+        assert_eq!([features.width(), features.nnz()], [own.graph().n_nodes(); 2]);
+        for bad in
+            ["", "0", "random:", "random:x", "learned:", "learned:0", "x.npy", "random:2000000"]
+        {
             assert!(FeatureSource::parse(bad).is_err(), "{bad}");
         }
         let random = quiet(|job| features_from(bare(), source("8"), 1, job));
