@@ -9,7 +9,7 @@ import os
 import sys
 import time
 
-from . import _report
+from . import _memory, _report
 
 _undo = []
 _names = []
@@ -38,6 +38,8 @@ def patch():
 
     Silent and idempotent; models may be built before or after. Whatever Lacis does not know runs
     as before; :func:`lacis.report` says what and why. ``LACIS_DISABLE=1`` makes this a no-op.
+    Memory that tensors free stays with the process for the next ones (``LACIS_KEEP_MEMORY=0``:
+    it does not).
     """
     if os.environ.get("LACIS_DISABLE", "0") not in ("", "0"):
         return Handle((), "off, because LACIS_DISABLE is set")
@@ -89,21 +91,25 @@ def _use_profile():
 def _patch_all():
     from . import _functions
 
+    functions = {}
     if importlib.util.find_spec("torch_geometric") is not None:
         install_layers()
+        utils = importlib.import_module("torch_geometric.utils")
         for name in ("spmm", "scatter", "segment", "softmax"):
-            module = importlib.import_module("torch_geometric.utils")
-            original = getattr(module, name)
-            _replace_everywhere(original, getattr(_functions, name)(original),
-                                f"torch_geometric.utils.{name}")
+            original = getattr(utils, name)
+            functions[original] = getattr(_functions, name)(original)
+            _names.append(f"torch_geometric.utils.{name}")
         _patch_sampler()
-    if "torch_sparse" in sys.modules:
-        module = sys.modules.get("torch_sparse.matmul")
-        original = getattr(module, "matmul", None)
-        if original is not None:
-            _replace_everywhere(original, _functions.torch_sparse_matmul(original),
-                                "torch_sparse.matmul")
+    # Its module is hidden by the function of the same name.
+    original = getattr(sys.modules.get("torch_sparse.matmul"), "matmul", None)
+    if original is not None:
+        functions[original] = _functions.torch_sparse_matmul(original)
+        _names.append("torch_sparse.matmul")
+    _replace_everywhere(functions)
     _patch_torch(_functions)
+    undo = _memory.keep()
+    if undo is not None:
+        _undo.append(undo)
 
 
 def _patch_sampler():
@@ -162,22 +168,23 @@ def _replace(owner, name, value, shown):
     _undo.append(lambda: setattr(owner, name, original))
 
 
-def _replace_everywhere(original, value, shown):
-    """In every module that holds the very function under any name; unpatching also finds those
-    that imported the replacement since."""
-    _swap(original, value)
-    _names.append(shown)
-    _undo.append(lambda: _swap(value, original))
+def _replace_everywhere(functions):
+    """In every module that holds one of the very functions under any name; unpatching also finds
+    those that imported a replacement since."""
+    _swap(functions)
+    _undo.append(lambda: _swap({new: old for old, new in functions.items()}))
 
 
-def _swap(old, new):
-    for module in list(sys.modules.values()):
+def _swap(functions):
+    by_id = {id(old): new for old, new in functions.items()}
+    for name, module in list(sys.modules.items()):
         names = getattr(module, "__dict__", None)
-        if not isinstance(names, dict) or (getattr(module, "__name__", "") or "").startswith(
-                __package__ + "._"):
+        if type(names) is not dict or name.startswith(__package__ + "._"):
             continue
-        for name in [name for name, value in list(names.items()) if value is old]:
-            names[name] = new
+        for key, value in list(names.items()):
+            new = by_id.get(id(value))
+            if new is not None:
+                names[key] = new
 
 
 def bypassed():
