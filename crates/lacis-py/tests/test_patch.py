@@ -375,6 +375,7 @@ def test_report_measures_beside_the_original():
     layer(features(), edges())
     row = next(row for row in lacis.report().rows if row["name"] == "GCNConv")
     assert row["original_ms"] > 0 and row["largest_difference"] < 1e-4
+    assert row["bytes_not_allocated"] >= 2 * 300 * 5 * 4
     assert "GCNConv" in repr(lacis.report())
 
 

@@ -284,7 +284,7 @@ def layer_forward(cls, fused, methods):
             return original(self, *args, **kwargs)
         if _report._measure["asked"] and _report.wants_measure(name):
             return _measured(self, original, (args, kwargs), record, run)
-        return record.run(run)
+        return record.run(run, args)
 
     return forward
 
