@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::dim::{Dim, Sizes};
 use crate::op::{Adjacency, Graph, Loops, Scores};
-use crate::plan::{Operator, Place, Plan, Step};
+use crate::plan::{Operator, Place, Plan, Step, ValueId};
 
 /// Bytes of a number, of a column's number, of where a row begins.
 const NUMBER: usize = size_of::<f32>();
@@ -39,18 +39,24 @@ impl Memory {
     }
 }
 
-/// What steps need for themselves: the gradient of attention's targets, where they are not all
-/// sources, is added to that of the sources.
+/// Numbers that attention's gradient keeps of each node and head.
+const TERMS: usize = 4;
+
+/// What the step that needs most for itself needs: terms of attention's gradient per node and
+/// head, and the gradient of its targets where they are not all sources; shares of maxima.
 fn scratch(plan: &Plan, sizes: &Sizes) -> usize {
-    let of = plan.steps.iter().filter_map(|step| match step.operator {
-        Operator::AttentionGrad(attention) if attention.scores == Scores::Gat => {
-            let [rows, cols] = plan.values[step.inputs[0]].shape.map(|dim| sizes.of(dim));
-            let width = sizes.of(plan.values[step.inputs[1]].shape[1]);
-            (rows != cols).then_some(rows * width * NUMBER)
+    let shape = |value: ValueId| plan.values[value].shape.map(|dim| sizes.of(dim));
+    let of = plan.steps.iter().map(|step| match step.operator {
+        Operator::AttentionGrad(attention) => {
+            let ([rows, cols], [_, width]) = (shape(step.inputs[0]), shape(step.inputs[1]));
+            let apart = attention.scores == Scores::Gat && rows != cols;
+            let targets = if apart { rows * width } else { 0 };
+            (rows + cols) * attention.heads * TERMS + targets
         }
-        _ => None,
+        Operator::ExtremeGrad(_) => shape(step.inputs[2]).iter().product(),
+        _ => 0,
     });
-    of.max().unwrap_or(0)
+    of.max().unwrap_or(0) * NUMBER
 }
 
 /// Matrices, degrees and features that are made for a plan.
