@@ -12,7 +12,7 @@ use lacis::plan::op::{NormKind, Read};
 use lacis::reference::Sgd;
 use lacis::schedule::Decay;
 use lacis::train::{Job, Recipe, Trainer};
-use lacis::{Dataset, Dense, Features, Split, Threads, data::splits};
+use lacis::{Dataset, Dense, Features, Labels, Split, Threads, data::splits};
 
 use crate::training::sparse_features;
 
@@ -219,6 +219,32 @@ fn graphs_are_classified() {
     });
     let chance = 1.0 / labels.width() as f64;
     assert!(found > 2.0 * chance, "{found}, by chance {chance}");
+}
+
+/// Numbers of graphs are learned too: how many nodes each has, which a sum can say.
+#[test]
+fn numbers_of_graphs_are_learned() {
+    let made = open(GRAPHS);
+    let graphs = made.collection().unwrap().clone();
+    let sizes: Dense =
+        Dense::from_fn(graphs.n_graphs(), 1, |g, _| graphs.nodes(g).len() as f64 / 20.0);
+    let mean = sizes.data().iter().map(|x| f64::from(*x)).sum::<f64>() / sizes.n_rows() as f64;
+    let spread = sizes.data().iter().map(|x| (f64::from(*x) - mean).powi(2)).sum::<f64>();
+    let set = Dataset::new("sizes", made.graph().clone())
+        .with_features(made.features().unwrap().clone())
+        .and_then(|set| set.with_collection(graphs))
+        .and_then(|set| set.with_labels(Labels::Targets(sizes)))
+        .unwrap();
+    let split = random_split(&set);
+    let mut recipe = Recipe { batch_size: Some(24), ..recipe("gin", 40) };
+    recipe.config.readout = Some(Read::Sum);
+    let losses = curve((&set, &split), recipe, 1).0;
+    let constant = spread / set.n_items() as f64;
+    assert!(
+        losses[39] < constant / 2.0,
+        "{} after 40 epochs, a constant's is {constant}",
+        losses[39]
+    );
 }
 
 /// Every kind of network has a readout, each way of reading.
