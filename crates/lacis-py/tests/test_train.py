@@ -91,6 +91,20 @@ def test_weights_can_be_replaced(graph):
         model.load_state_dict({})
 
 
+def test_labels_and_numbers_are_predicted_as_such(graph):
+    several = np.eye(4, dtype=np.float32)[graph.y]
+    several[::3, 0] = 1
+    labels = lacis.Graph.from_edges(graph.edge_index, 300, x=graph.x, y=several)
+    model = lacis.train(labels, hidden=8, epochs=5).model
+    found = model.predict(labels)
+    assert found.shape == (300, 4) and set(np.unique(found)) <= {0, 1}
+    probs = model.predict(labels, what="probs")
+    np.testing.assert_array_equal(probs > 0.5, found == 1)
+    numbers = lacis.Graph.from_edges(graph.edge_index, 300, x=graph.x, y=graph.x[:, :1] * 2)
+    model = lacis.train(numbers, hidden=8, epochs=5).model
+    assert model.predict(numbers).dtype == np.float32
+
+
 def test_pyg_data_trains(graph):
     pytest.importorskip("torch_geometric")
     run = lacis.train(graph.to_pyg(), hidden=8, epochs=3)

@@ -7,14 +7,14 @@ import time
 _EVERY = 0.1
 
 
-def progress_of(asked, epochs, quiet):
+def progress_of(asked, quiet):
     """What shows progress; ``asked`` is True, False, or None to decide by who watches."""
     if quiet or asked is False:
         return Silent()
     if _in_notebook():
-        return Notebook(epochs)
+        return Notebook()
     if asked or sys.stderr.isatty():
-        return Terminal(epochs)
+        return Terminal()
     return Silent()
 
 
@@ -33,6 +33,9 @@ class Silent:
     def __exit__(self, *_):
         self.close()
 
+    def expect(self, epochs):
+        """There will be so many epochs, or fewer."""
+
     def show(self, event):
         """An epoch is done."""
 
@@ -46,8 +49,11 @@ class Silent:
 class Terminal(Silent):
     """One line that is written over and over."""
 
-    def __init__(self, epochs):
-        self._epochs, self._next, self._last = epochs, 0.0, None
+    def __init__(self):
+        self._epochs, self._next, self._last = 0, 0.0, None
+
+    def expect(self, epochs):
+        self._epochs = epochs
 
     def show(self, event):
         self._last = event
@@ -72,8 +78,11 @@ class Terminal(Silent):
 class Notebook(Silent):
     """A bar and the curve so far, drawn again as epochs end."""
 
-    def __init__(self, epochs):
-        self._epochs, self._next, self._events, self._handle = epochs, 0.0, [], None
+    def __init__(self):
+        self._epochs, self._next, self._events, self._handle = 0, 0.0, [], None
+
+    def expect(self, epochs):
+        self._epochs = epochs
 
     def show(self, event):
         self._events.append(event)

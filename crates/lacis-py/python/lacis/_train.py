@@ -119,13 +119,14 @@ class Run:
         return page(self)
 
 
-def train(graph, model="gcn", hidden=64, epochs=200, *, out=None, progress=None, **flags):
+def train(graph, model="gcn", hidden=None, epochs=None, *, out=None, progress=None, **flags):
     """Trains a network on a graph and returns the :class:`Run`.
 
     ``graph`` is a :class:`Graph`, a PyG ``Data``, or what :func:`load_graph` takes. All flags of
-    ``lacis train`` are arguments by the same names and with the same defaults: ``layers``,
-    ``heads``, ``dropout``, ``lr``, ``weight_decay``, ``seed``, ``eval_every``, ``patience``,
-    ``split``, ``threads``, …; ``lacis train --help`` lists them. ``out`` names the folder that
+    ``lacis train`` are arguments by the same names and with the same defaults (``hidden=64``,
+    ``epochs=200`` unless a data set has its own): ``layers``, ``heads``, ``dropout``, ``lr``,
+    ``weight_decay``, ``seed``, ``eval_every``, ``patience``, ``split``, ``threads``, …;
+    ``lacis train --help`` lists them. ``out`` names the folder that
     keeps the run; without it a temporary one does, for as long as the run or its model is used.
 
     Ctrl-C ends the training within a second; the run so far is returned, ``run.interrupted`` is
@@ -142,7 +143,7 @@ def train(graph, model="gcn", hidden=64, epochs=200, *, out=None, progress=None,
     events = []
     training = _lacis.Training(typed, graph)
     run = Run(events, training, flags.get("resume"), keep)
-    with progress_of(progress, int(epochs), quiet) as bar:
+    with progress_of(progress, quiet) as bar:
         _follow(run, events, bar)
     return run
 
@@ -183,10 +184,21 @@ def _collect(lines, events, bar):
     for line in lines:
         event = json.loads(line)
         events.append(event)
-        if event["event"] == "epoch":
+        if event["event"] == "start":
+            bar.expect(_found(event.get("config"), "epochs") or 0)
+        elif event["event"] == "epoch":
             bar.show(event)
         elif event["event"] == "note":
             bar.note(event["message"])
+
+
+def _found(tree, key):
+    """The number under a key, anywhere in a tree."""
+    if not isinstance(tree, dict):
+        return None
+    if isinstance(tree.get(key), int):
+        return tree[key]
+    return next((found for part in tree.values() if (found := _found(part, key))), None)
 
 
 def _await_the_end(run, events, bar):

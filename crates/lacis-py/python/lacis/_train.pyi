@@ -37,8 +37,8 @@ class Run:
 def train(
     graph: Graph | str | PathLike[str] | Any,
     model: str = "gcn",
-    hidden: int = 64,
-    epochs: int = 200,
+    hidden: int | None = None,
+    epochs: int | None = None,
     *,
     out: str | PathLike[str] | None = None,
     progress: bool | None = None,
