@@ -124,8 +124,10 @@ mod tests {
     fn a_program_is_told_what_the_command_prints() {
         let told = events("--epochs 3 --hidden 4 --no-save --threads 1", 99).unwrap();
         let names: Vec<&str> = told.iter().filter_map(|line| line["event"].as_str()).collect();
+        // Notes say where usual numbers come from.
+        let names: Vec<&str> = names.into_iter().filter(|name| *name != "note").collect();
         assert_eq!(names, ["start", "plan", "epoch", "epoch", "epoch", "done"]);
-        assert_eq!(told[5]["epochs"], 3);
+        assert_eq!(told[told.len() - 1]["epochs"], 3);
     }
 
     #[test]

@@ -125,7 +125,10 @@ impl Machine<'_> {
                     Operator::Spmm { ending, .. } | Operator::Gemm { ending, .. } => {
                         ending.accumulate && at + 1 == step.inputs.len()
                     }
-                    Operator::Each(_) | Operator::EachGrad { .. } | Operator::Loss(_) => at == 0,
+                    Operator::Each(_)
+                    | Operator::EachGrad { .. }
+                    | Operator::Loss(_)
+                    | Operator::Pad => at == 0,
                     _ => false,
                 };
                 assert!(allowed, "{} writes where it reads", step.formula);

@@ -178,14 +178,14 @@ impl<'a> View<'a> {
     }
 
     fn repeats(&self) -> Repeats {
-        let Config { layers, hops, mlp_layers, .. } = *self.case.config;
+        let Config { layers, hops, .. } = *self.case.config;
         let hops = match self.case.model {
             "sgc" => layers,
             "tagcn" | "cheb" => hops.unwrap_or(3),
             "appnp" => hops.unwrap_or(10),
             _ => 1,
         };
-        Repeats { hops, inner: if self.case.model == "gin" { mlp_layers } else { 1 } }
+        Repeats { hops }
     }
 
     /// The classes of papers: by what edges carry, and by the powers of the adjacency.

@@ -73,8 +73,6 @@ impl fmt::Display for Term {
 pub struct Repeats {
     /// Hops of a polynomial, `p`.
     pub hops: usize,
-    /// Linear layers of the network inside a layer, `K`.
-    pub inner: usize,
 }
 
 /// Orders of growth. See the module's head.
@@ -125,32 +123,22 @@ impl Order {
         kept.sort_by_key(|term| std::cmp::Reverse(**term));
         let words = kept.iter().map(|term| {
             let count = self.work[*term];
-            let over_edges = term.m > 0;
-            format!("{}{term}", self.factor(count, over_edges))
+            format!("{}{term}", self.factor(count))
         });
         in_order(words.collect())
     }
 
     /// Of the depth.
     pub fn depth(&self) -> String {
-        let words = ["log d", "log k", "log n"].iter().zip(self.logs).enumerate();
-        let words = words.filter(|(_, (_, count))| *count > 0);
-        in_order(
-            words
-                .map(|(at, (log, count))| format!("{}{log}", self.factor(count, at == 0)))
-                .collect(),
-        )
+        let words = ["log d", "log k", "log n"].iter().zip(self.logs);
+        let words = words.filter(|(_, count)| *count > 0);
+        in_order(words.map(|(log, count)| format!("{}{log}", self.factor(count))).collect())
     }
 
     /// The symbol of a repetition that is one of the model's numbers; constants are left out.
-    fn factor(&self, count: usize, over_edges: bool) -> &'static str {
-        let Repeats { hops, inner } = self.repeats;
-        match over_edges {
-            true if hops > 1 && count >= hops => "p·",
-            false if hops > 1 && count >= hops => "p·",
-            false if inner > 1 && count >= inner => "K·",
-            _ => "",
-        }
+    fn factor(&self, count: usize) -> &'static str {
+        let Repeats { hops } = self.repeats;
+        if hops > 1 && count >= hops { "p·" } else { "" }
     }
 }
 
