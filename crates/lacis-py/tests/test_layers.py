@@ -282,7 +282,9 @@ def test_gradcheck(name):
 def test_gradcheck_of_edge_weights_through_the_normalisation():
     layer = conv.GCNConv(K, 3).double()
     index, x = edges(12, 40), features(12, dtype=torch.float64).requires_grad_()
-    weight = (torch.rand(40, dtype=torch.float64) + 0.5).requires_grad_()
+    # Of repeated loops the original counts one and gives the gradient to all.
+    index = index[:, index[0] != index[1]]
+    weight = (torch.rand(index.size(1), dtype=torch.float64) + 0.5).requires_grad_()
     with lacis.patched():
         assert torch.autograd.gradcheck(lambda x, w: layer(x, index, w), (x, weight))
 
