@@ -53,7 +53,8 @@ def main():
     results = {}
     for name in ("plain", "patched"):
         command = [sys.executable, "-W", "ignore", __file__, "--side", name, str(NODES), str(EDGES)]
-        results[name] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+        said = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+        results[name] = json.loads(said)
     plain, patched = results["plain"], results["patched"]
     difference = max(abs(a - b) for left, right in zip(plain["out"], patched["out"])
                      for a, b in zip(left, right))

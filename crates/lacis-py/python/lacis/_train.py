@@ -217,7 +217,8 @@ def _misuse(error):
     """An unknown argument is a TypeError, as of any function."""
     text = str(error)
     if "unexpected argument" in text:
-        return TypeError(text.replace("train: unexpected argument '--", "train() has no argument '"))
+        said = "train: unexpected argument '--"
+        return TypeError(text.replace(said, "train() has no argument '"))
     return error
 
 

@@ -37,7 +37,6 @@ class NeighborLoader:
                  **others):
         _refuse(others, subgraph_type)
         from torch_geometric.data import Data
-        from torch_geometric.loader.utils import get_input_nodes
         from torch_geometric.sampler.utils import to_csc
 
         if not isinstance(data, Data):
@@ -51,8 +50,7 @@ class NeighborLoader:
         self._threads = (max(int(num_workers), 0), max(int(prefetch_factor or 2), 1))
         colptr, row, self._perm = to_csc(data, device="cpu", is_sorted=is_sorted)
         self._sampler = _lacis.Sampler(colptr.numpy(), row.numpy(), self.num_neighbors)
-        found = get_input_nodes(data, input_nodes, input_id)
-        self._seeds, self._ids = found[1].cpu(), found[2] if len(found) > 2 else None
+        self._seeds, self._ids = _seeds(input_nodes, data.num_nodes), input_id
 
     def __len__(self):
         count = self._seeds.numel()
@@ -94,6 +92,20 @@ class NeighborLoader:
 
     def __repr__(self):
         return f"NeighborLoader({self._seeds.numel():,} seeds, {self.num_neighbors})"
+
+
+def _seeds(nodes, count):
+    """All nodes, those of a mask, or those that are listed."""
+    import torch
+
+    if nodes is None:
+        return torch.arange(count)
+    nodes = torch.as_tensor(nodes).cpu()
+    if nodes.dtype is torch.bool:
+        if nodes.shape != (count,):
+            raise ValueError(f"input_nodes has shape {tuple(nodes.shape)}, expected ({count},)")
+        return nodes.nonzero().view(-1)
+    return nodes.reshape(-1).long()
 
 
 def sampled(found, count):
