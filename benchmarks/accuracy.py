@@ -14,11 +14,11 @@ import argparse
 import io
 import json
 import math
-import os
 import pathlib
 import statistics
 import subprocess
 import sys
+import tempfile
 import zipfile
 
 import numpy as np
@@ -66,7 +66,6 @@ def loaded(folder, name):
 
 
 def planetoid(folder, name):
-    import tempfile
     from torch_geometric.datasets import Planetoid
     from torch_geometric.transforms import NormalizeFeatures
     with tempfile.TemporaryDirectory() as root:
@@ -111,7 +110,7 @@ def split_of(labels, seed):
 
 
 def split_file(folder, name, seed):
-    path = pathlib.Path(os.environ.get("TMPDIR", "/tmp")) / f"split-{name}-{seed}.csv"
+    path = pathlib.Path(tempfile.gettempdir()) / f"split-{name}-{seed}.csv"
     part = split_of(loaded(folder, name).y.numpy(), seed)
     lines = [f"{node},{of}" for node, of in enumerate(part)]
     path.write_text("node,part\n" + "\n".join(lines) + "\n")
