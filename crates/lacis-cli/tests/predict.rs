@@ -6,9 +6,11 @@ use crate::{events, lacis, text};
 
 const SMALL: &str = "sbm:n=300,e=1500,classes=3,features=10,seed=1";
 
+const SHORT: [&str; 4] = ["--epochs", "8", "--hidden", "16"];
+
 fn trained(dir: &Path, data: &str, more: &[&str]) -> PathBuf {
     let run = dir.join("run");
-    let args = ["train", data, "--epochs", "8", "--hidden", "16", "--out", text(&run), "-q"];
+    let args = ["train", data, "--out", text(&run), "-q"];
     let ran = lacis(&[&args[..], more].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     run
@@ -32,7 +34,7 @@ fn numbers(rows: &[Vec<String>]) -> Vec<Vec<f64>> {
 #[test]
 fn labels_probabilities_logits_and_embeddings_agree() {
     let dir = tempfile::tempdir().unwrap();
-    let run = trained(dir.path(), SMALL, &[]);
+    let run = trained(dir.path(), SMALL, &SHORT);
     let labels = predicted(&run, &[]);
     assert_eq!((labels.len(), labels[0].join(",")), (301, "node,label".to_owned()));
     let logits = numbers(&predicted(&run, &["--what", "logits"]));
@@ -54,7 +56,7 @@ fn labels_probabilities_logits_and_embeddings_agree() {
 #[test]
 fn arrays_and_parquet_hold_the_same_as_csv() {
     let dir = tempfile::tempdir().unwrap();
-    let run = trained(dir.path(), SMALL, &[]);
+    let run = trained(dir.path(), SMALL, &SHORT);
     let nodes = dir.path().join("nodes.txt");
     std::fs::write(&nodes, "5\n\n299\n7\n").unwrap();
     let some = ["--what", "probs", "--nodes", text(&nodes)];
@@ -100,7 +102,7 @@ fn a_users_own_ids_and_names_of_classes_come_back_also_on_a_new_graph() {
     let to = ["data", "convert", "--label-col", "kind", "-o", text(&graph)];
     let ran = lacis(&[&to[..], &tables].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.err);
-    let run = trained(dir.path(), text(&graph), &["--epochs", "60"]);
+    let run = trained(dir.path(), text(&graph), &["--epochs", "60", "--hidden", "16"]);
     let chosen = dir.path().join("chosen.txt");
     std::fs::write(&chosen, "id\nn31\nn2\n").unwrap();
     let file = dir.path().join("l.csv");
