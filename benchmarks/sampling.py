@@ -24,7 +24,7 @@ import time
 import numpy as np
 
 FANOUTS, BATCH, BATCHES, HIDDEN, RATE = [15, 10, 5], 1024, 60, 128, 0.003
-FEATURES, CLASSES, SEEDS, EPOCHS = 100, 47, 3, 2
+FEATURES, CLASSES, EPOCHS = 100, 47, 2
 
 
 def prepare(args):
@@ -53,7 +53,7 @@ def record(args, key, found):
 
 def lacis(args):
     runs, cpu = [], {}
-    for seed, count in [(0, 2 * EPOCHS)] + [(seed, EPOCHS) for seed in range(SEEDS)]:
+    for seed, count in [(0, 2 * EPOCHS)] + [(seed, EPOCHS) for seed in range(args.seeds)]:
         sample = "neighbor:" + ",".join(map(str, FANOUTS))
         command = [args.lacis, "train", args.data, "--model", "sage", "--layers", "3", "--hidden", HIDDEN,
                    "--dropout", 0, "--sample", sample, "--batch-size", BATCH, "--split", "all",
@@ -115,7 +115,7 @@ def pyg(args):
         speed = run(0, args.workers, EPOCHS)[0]
         record(args, f"pyg, {args.workers} workers", {"batches_per_s": round(speed, 2)})
     else:
-        runs = [run(seed, 0, EPOCHS) for seed in range(SEEDS)]
+        runs = [run(seed, 0, EPOCHS) for seed in range(args.seeds)]
         losses, busy = [round(loss, 5) for _, loss, _ in runs], min(cpu for *_, cpu in runs)
         versions = f"torch {torch.__version__}, torch_geometric {torch_geometric.__version__}"
         record(args, "pyg", {"losses": losses, "cpu_s_per_batch": round(busy, 4),
@@ -132,6 +132,7 @@ def main():
             verb.add_argument(word)
         verb.add_argument("-o", "--out", default="sampling.json")
         verb.add_argument("--machine")
+        verb.add_argument("--seeds", type=int, default=3)
         verb.add_argument("--workers", type=int, help="time PyG with so many; else its losses")
         verb.set_defaults(run=run)
     args = parser.parse_args()
