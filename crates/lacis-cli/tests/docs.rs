@@ -22,6 +22,7 @@ const SKIPPED: &[&str] = &[
     "lacis data fetch",
     "git",
     "lacis train tu-",
+    "lacis analyze rmat",
 ];
 
 fn root() -> PathBuf {
