@@ -269,6 +269,7 @@ impl<'a> Trainer<'a> {
         }
         let plan_seconds = start.elapsed().as_secs_f64();
         let whole = Levels::new(&asked, &chosen.plan, job.threads)?;
+        let needs = Needs::of_forward(job, &features, &chosen);
         Ok(Trainer {
             plateau: plateau(&recipe),
             core: Core::new(first_params(&model, &chosen.plan, &recipe)?, recipe.clip),
@@ -282,7 +283,7 @@ impl<'a> Trainer<'a> {
             epoch: 0,
             within: Within::default(),
             plan_seconds,
-            needs: Needs::default(),
+            needs,
         })
     }
 

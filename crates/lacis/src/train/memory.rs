@@ -40,6 +40,11 @@ impl Needs {
         Needs { data: graph + own + turned + labels, labels: copied, ..Needs::default() }
     }
 
+    /// Of forward passes alone.
+    pub(super) fn of_forward(job: &Job<'_>, features: &Features, chosen: &Chosen) -> Self {
+        Needs { training: chosen.memory, labels: 0, ..Needs::given(job, features) }
+    }
+
     /// What is counted byte by byte.
     pub fn counted(&self) -> usize {
         self.data + self.labels + self.training.total() + self.evaluation.total()
