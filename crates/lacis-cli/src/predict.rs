@@ -7,8 +7,9 @@ use std::path::Path;
 use lacis::data::staged::{Existing, Staged};
 use lacis::infer::{On, Predictor, Way, What};
 use lacis::metrics::{Metric, ScoreRow, Scored};
+use lacis::plan::Dim;
 use lacis::plan::op::LossKind;
-use lacis::plan::plan::{Operator, Plan};
+use lacis::plan::plan::{Operator, Place, Plan};
 use lacis::store::RunFolder;
 use lacis::train::Recipe;
 use lacis::{Dataset, Dense, Error, Result, Split};
@@ -83,6 +84,20 @@ impl Again {
         }
     }
 
+    /// Whether the data has as many features as the run learned from.
+    fn check_features(&self) -> Result<()> {
+        let given = self.plan.values.iter().find(|value| value.place == Place::Features);
+        let learned = given.map(|value| value.shape[1]);
+        let own = self.dataset.features().map_or(0, lacis::Features::width);
+        match learned {
+            Some(Dim::Width(learned)) if learned != own => {
+                let problem = format!("has {own} features; the run learned from {learned}");
+                Err(Error::argument(format!("data set '{}'", self.dataset.name()), problem))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn recipe(&self) -> Result<Recipe> {
         let Train { net, learning, planning, source, .. } = &self.args;
         let mut recipe = planned::recipe(net, learning, planning, source.changes.seed)?;
@@ -109,10 +124,11 @@ impl Again {
         let recipe = self.recipe()?;
         let path = machine::profile_path(global.machine.as_deref())?;
         let profile = planned::profile(desk, &path, (&self.dataset, &recipe))?;
-        let lacis::plan::Dim::Width(outputs) = self.plan.values[self.plan.result].shape[1] else {
+        let Dim::Width(outputs) = self.plan.values[self.plan.result].shape[1] else {
             let place = self.folder.path().join("plan.json");
             return Err(Error::file(place, "its result has no columns").into());
         };
+        self.check_features()?;
         let on = On { dataset: &self.dataset, threads: &desk.threads, profile: &profile };
         let mut predictor = Predictor::new(on, recipe, outputs)?;
         predictor.load(&self.folder)?;

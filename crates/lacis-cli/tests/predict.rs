@@ -89,7 +89,7 @@ fn arrays_and_parquet_hold_the_same_as_csv() {
 fn a_users_own_ids_and_names_of_classes_come_back_also_on_a_new_graph() {
     let dir = tempfile::tempdir().unwrap();
     let (edges, nodes) = (dir.path().join("e.csv"), dir.path().join("n.csv"));
-    let (mut links, mut rows) = (String::from("source,target\n"), String::from("id,x,y,kind\n"));
+    let (mut links, mut rows) = (String::from("source,target\n"), String::from("id,x,z,kind\n"));
     for i in 0..40 {
         let kind = if i % 2 == 0 { "cat, small" } else { "dog" };
         links += &format!("n{i},n{}\n", (i + 2) % 40);
@@ -102,7 +102,7 @@ fn a_users_own_ids_and_names_of_classes_come_back_also_on_a_new_graph() {
     let to = ["data", "convert", "--label-col", "kind", "-o", text(&graph)];
     let ran = lacis(&[&to[..], &tables].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.err);
-    let run = trained(dir.path(), text(&graph), &["--epochs", "60", "--hidden", "16"]);
+    let run = trained(dir.path(), text(&graph), &["--split", "all"]);
     let chosen = dir.path().join("chosen.txt");
     std::fs::write(&chosen, "id\nn31\nn2\n").unwrap();
     let file = dir.path().join("l.csv");

@@ -32,6 +32,11 @@ impl Scores {
     }
 }
 
+/// A score for people; nobody was judged where there is none.
+fn in_words(score: f64) -> String {
+    if score.is_nan() { "-".to_owned() } else { format!("{score:.4}") }
+}
+
 /// NaN is `null`.
 fn number(value: f64) -> Value {
     if value.is_finite() { json!(value) } else { Value::Null }
@@ -324,10 +329,10 @@ impl Report<'_> {
         let config = trainer.config();
         let made_up = if self.synthetic { " (synthetic data)" } else { "" };
         out.line(format_args!(
-            "{metric}   test {:.4}   val {:.4}   train {:.4}   best epoch {} of {}{made_up}",
-            scores.test,
-            scores.val,
-            scores.train,
+            "{metric}   test {}   val {}   train {}   best epoch {} of {}{made_up}",
+            in_words(scores.test),
+            in_words(scores.val),
+            in_words(scores.train),
             self.best_epoch,
             trainer.epoch(),
         ))?;
