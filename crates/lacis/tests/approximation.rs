@@ -271,14 +271,17 @@ fn accuracy_on_cora_like_is_within_a_point() {
             })
             .unwrap()
     };
-    let mean = |settings: Option<Settings>| {
-        (0..3).map(|seed| accuracy(settings.clone(), seed)).sum::<f64>() / 3.0
+    let all = |settings: Option<Settings>| -> Vec<f64> {
+        (0..SEEDS).map(|seed| accuracy(settings.clone(), seed)).collect()
     };
-    let exact = mean(None);
-    assert!(exact > 0.7, "{exact}");
+    let exact = all(None);
+    assert!(mean(&exact) > 0.7, "{exact:?}");
     for policy in POLICIES {
-        let sampled = mean(Some(forced(policy, 0.3)));
-        assert!(sampled > exact - 0.01, "{policy:?}: {sampled} instead of {exact}");
+        let sampled = all(Some(forced(policy, 0.3)));
+        // What seeds differ by comes on top of the point.
+        let noise = 2.0 * ((variance(&exact) + variance(&sampled)) / SEEDS as f64).sqrt();
+        let lost = mean(&exact) - mean(&sampled);
+        assert!(lost < 0.01 + noise, "{policy:?}: {sampled:?} instead of {exact:?}");
     }
 }
 
@@ -392,4 +395,16 @@ fn the_mean_of_estimates_goes_to_the_exact_product() {
     let (largest, _) = alone.sampled(forced(Policy::Rsc, 0.3), 0);
     let biased = norm(largest.iter().zip(&exact).map(|(y, e)| y - e)) / size;
     assert!(biased > 3.0 * all, "{biased} and {all}");
+}
+
+/// Runs that accuracies are means of.
+const SEEDS: u64 = 4;
+
+fn mean(of: &[f64]) -> f64 {
+    of.iter().sum::<f64>() / of.len() as f64
+}
+
+fn variance(of: &[f64]) -> f64 {
+    let centre = mean(of);
+    of.iter().map(|x| (x - centre).powi(2)).sum::<f64>() / (of.len() - 1) as f64
 }

@@ -29,7 +29,7 @@ fn far(a: &Dense, b: &Dense) -> f32 {
     assert_eq!((a.n_rows(), a.n_cols()), (b.n_rows(), b.n_cols()));
     let all = a.rows().flatten().zip(b.rows().flatten());
     let far = all.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-    far / a.rows().flatten().fold(1.0, |most, x| most.max(x.abs()))
+    far / a.rows().flatten().fold(1.0_f32, |most, x| most.max(x.abs()))
 }
 
 /// Budgets from what the whole graph takes down to what is refused: all give the same results.
