@@ -5,7 +5,7 @@ use std::fmt::Write;
 /// Width and height of a chart's own units.
 const SIZE: [f64; 2] = [760.0, 290.0];
 /// Room for labels: left, top, right, bottom.
-const ROOM: [f64; 4] = [58.0, 10.0, 16.0, 38.0];
+const ROOM: [f64; 4] = [58.0, 26.0, 16.0, 38.0];
 /// Points up to which each gets a dot with a title.
 const DOTS: usize = 40;
 
@@ -162,11 +162,10 @@ fn frame(svg: &mut String, [x, y]: [&Scale; 2], axes: [Axis; 2]) {
         svg,
         "<path class=axis d='M{left:.1} {top:.1}V{bottom:.1}H{right:.1}' />\
          <text x={:.1} y={:.1} text-anchor=end>{}</text>\
-         <text x={left:.1} y={:.1} class=ink>{}</text>",
+         <text x=4 y=12 class=ink>{}</text>",
         right,
         bottom + 31.0,
         escaped(axes[0].label),
-        bottom + 31.0,
         escaped(axes[1].label),
     );
 }

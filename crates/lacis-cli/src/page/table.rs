@@ -34,7 +34,10 @@ pub fn cards(cards: &[(String, &str)]) -> String {
     let cards: String = cards
         .iter()
         .map(|(value, name)| {
-            format!("<div class=card><b>{}</b><span>{}</span></div>", escaped(value), escaped(name))
+            // Words take more room than numbers.
+            let class = if value.chars().count() > 12 { " class=words" } else { "" };
+            let (value, name) = (escaped(value), escaped(name));
+            format!("<div class=card><b{class}>{value}</b><span>{name}</span></div>")
         })
         .collect();
     format!("<div class=cards>{cards}</div>")
