@@ -141,7 +141,10 @@ def test_a_run_draws_itself(run):
 def test_ctrl_c_keeps_the_history(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(f"""
-        import sys, time, lacis
+        import signal, sys, time, lacis
+        # A job in the background is started with Ctrl-C ignored; and nobody waits for ever.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.alarm(60)
         graph = lacis.load_graph({DATA!r})
         print("ready", flush=True)
         run = lacis.train(graph, epochs=10_000_000)
