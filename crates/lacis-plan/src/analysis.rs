@@ -55,6 +55,10 @@ impl Subject<'_> {
     pub fn step(&self, step: &Step) -> Tally {
         let work = work(self.plan, step, self.sizes);
         let (operations, bytes) = match work {
+            // A sum, an exponential, a division and a product for each gate.
+            Work::Stream { read, written, hard } if is_gated(&step.operator) => {
+                (4 * hard as u64, (read + written) as u64)
+            }
             Work::Stream { read, written, .. } => {
                 (self.elements(step) as u64 * per_element(&step.operator), (read + written) as u64)
             }
@@ -130,6 +134,7 @@ impl Subject<'_> {
                 if backward { 2 * once } else { once }
             }
             (Work::SparseTransposed { shape: [rows, ..], .. }, _) => tree(rows) + 1,
+            (_, Operator::Gated | Operator::GatedGrad) => tree(self.degree + 1) + 4,
             (_, Operator::ColumnSums) => tree(self.rows(step.inputs[0])),
             (_, Operator::Norm { .. } | Operator::NormGrad { .. }) => {
                 2 * tree(self.rows(step.inputs[0])) + 4
@@ -214,6 +219,11 @@ fn per_element(operator: &Operator) -> u64 {
         Operator::Update(_) => 12,
         _ => 1,
     }
+}
+
+/// Whether edges carry gates.
+fn is_gated(operator: &Operator) -> bool {
+    matches!(operator, Operator::Gated | Operator::GatedGrad)
 }
 
 /// Whether a dense product sums over nodes: a weight's gradient.

@@ -16,7 +16,7 @@ use lacis_core::{Dataset, Features, Graph, Result, Threads};
 use lacis_plan::Sizes;
 use lacis_plan::analysis::{Repeats, Subject, Tally};
 use lacis_plan::cost::{Costs, Work, predict, work};
-use lacis_plan::plan::{Phase, Place, Plan, Step, ValueId};
+use lacis_plan::plan::{Operator, Phase, Place, Plan, Step, ValueId};
 
 use crate::nn::Config;
 pub use kinds::{KINDS, Kind, Verdict};
@@ -190,14 +190,14 @@ impl<'a> View<'a> {
 
     /// The classes of papers: by what edges carry, and by the powers of the adjacency.
     fn class(&self) -> [&'static str; 2] {
-        use lacis_plan::plan::Operator::{Attention, Extreme, Spmm};
+        use lacis_plan::plan::Operator::{Attention, Gated};
         let has = |what: fn(&Step) -> bool| self.case.plan.steps.iter().any(what);
         let edges = if has(|step| matches!(step.operator, Attention(_))) {
             "attentional"
-        } else if has(|step| matches!(step.operator, Spmm { .. } | Extreme(_))) {
-            "convolutional"
-        } else if self.case.plan.values.iter().any(|v| matches!(v.place, Place::Adjacency(_))) {
+        } else if has(|step| matches!(step.operator, Gated)) {
             "message passing"
+        } else if self.case.plan.values.iter().any(|v| matches!(v.place, Place::Adjacency(_))) {
+            "convolutional"
         } else {
             "no edges"
         };
@@ -244,6 +244,11 @@ impl<'a> View<'a> {
                 Work::Attention { width, heads, .. } => {
                     Some(Exchange { width: width + heads, transposed })
                 }
+                // Both rows of an edge's other end.
+                _ if matches!(step.operator, Operator::Gated | Operator::GatedGrad) => {
+                    let width = self.case.sizes.of(plan.values[step.inputs[3]].shape[1]);
+                    Some(Exchange { width: 2 * width, transposed })
+                }
                 _ => None,
             }
         });
@@ -270,6 +275,7 @@ impl<'a> View<'a> {
                 continue;
             }
             let kind = match work(plan, step, self.case.sizes) {
+                _ if matches!(step.operator, Operator::Gated | Operator::GatedGrad) => 0,
                 Work::Spmm { .. } | Work::Attention { .. } => 0,
                 Work::Gemm { .. } | Work::SparseTransposed { .. } => 1,
                 Work::Stream { .. } => 2,

@@ -76,6 +76,9 @@ fn orders_of_growth_are_those_of_the_papers() {
     assert_eq!(sgc.class, ["convolutional", "polynomial"]);
     let appnp = analysis(recipe("appnp", plain), &Wires::default());
     assert!(appnp.class[1].starts_with("rational"));
+    let gated = analysis(recipe("gatedgcn", plain), &Wires::default());
+    assert_eq!(gated.class[0], "message passing");
+    assert_eq!(gated.layers[0].forward_order, [work, depth]);
     let mlp = analysis(recipe("mlp", plain), &Wires::default());
     assert_eq!(mlp.layers[0].forward_order, ["O(n·k²)", "O(log k)"]);
 }

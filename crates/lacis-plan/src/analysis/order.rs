@@ -97,6 +97,7 @@ impl Order {
                 let features = matches!(plan.values[step.inputs[0]].place, Place::Features);
                 self.logs[usize::from(features)] += 1;
             }
+            Operator::Gated | Operator::GatedGrad => self.logs[0] += 1,
             Operator::Attention(_) | Operator::AttentionGrad(_) => {
                 self.logs[0] += 1;
                 self.logs[1] += 1;
@@ -159,7 +160,9 @@ fn term(plan: &Plan, step: &Step) -> Term {
         | Operator::ExtremeGrad(_)
         | Operator::SparseTransposed
         | Operator::Attention(_)
-        | Operator::AttentionGrad(_) => {
+        | Operator::AttentionGrad(_)
+        | Operator::Gated
+        | Operator::GatedGrad => {
             let features = matches!(plan.values[plan.base(step.inputs[0])].place, Place::Features);
             let entries = if features { Term { s: 1, ..none } } else { Term { m: 1, ..none } };
             entries.times(shape(step.inputs[1])[1])

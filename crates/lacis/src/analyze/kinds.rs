@@ -358,6 +358,8 @@ fn gathers(operator: &Operator) -> bool {
             | Operator::AttentionGrad(_)
             | Operator::Extreme(_)
             | Operator::ExtremeGrad(_)
+            | Operator::Gated
+            | Operator::GatedGrad
     )
 }
 
@@ -520,6 +522,10 @@ fn distributed(view: &View<'_>, wires: &Wires, grid: Grid) -> Verdict {
             messages += asked;
         }
     }
+    // Gradients of weights are added up over all.
+    let [reduced, asked] = all_reduce(view.param_bytes(), wires.workers);
+    words += reduced / F32;
+    messages += asked;
     let names = ["1d", "1.5d", "2d", "3d"];
     let replicated = match grid {
         Grid::OneAndAHalf => copies,

@@ -58,6 +58,13 @@ impl Contest {
     }
 
     fn exact(&mut self, profile: &Profile, threads: &Threads) -> Result<f64> {
+        let start = Instant::now();
+        self.product(profile, threads)?;
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    /// The product of all pairs.
+    fn product(&mut self, profile: &Profile, threads: &Threads) -> Result<()> {
         let Contest { matrix, roots, grad, result } = self;
         let shape = [matrix.n_rows(), matrix.n_cols(), matrix.nnz()];
         let choice = profile.choose("spmm", &spmm_point(shape, grad.n_cols(), false, Reduce::Sum));
@@ -65,12 +72,10 @@ impl Contest {
         let kernel = spmm::KERNELS.iter().find(named).unwrap_or(&spmm::KERNELS[0]);
         let args = spmm::Args::new(matrix.view(), &*grad, Reduce::Sum)?;
         let args = args.scaled(Some(roots), Some(roots))?;
-        let start = Instant::now();
-        kernel.run(choice.isa, &args, result, threads)?;
-        Ok(start.elapsed().as_secs_f64())
+        kernel.run(choice.isa, &args, result, threads)
     }
 
-    /// A step of an epoch with some pairs.
+    /// A step of an epoch with some pairs, or with all of them where those would be too far off.
     fn step(
         &mut self,
         approx: &mut Approx,
@@ -83,10 +88,13 @@ impl Contest {
         let scales = (Some(&roots[..]), Some(&roots[..]));
         let a = Scaled { a: matrix.view(), values: None, left: scales.0, right: scales.1 };
         let x = Mat::from(&*grad);
-        if let Some(sample) = approx.sample(0, &Factors { a, x }, (profile, threads))? {
+        let sample = approx.sample(0, &Factors { a, x }, (profile, threads))?;
+        if let Some(sample) = sample {
             let args = spmm::Args::new(sample.matrix.view(), x, Reduce::Sum)?;
             let (kernel, isa): (usize, Isa) = sample.kernel;
             spmm::KERNELS[kernel].run(isa, &args.scaled(scales.0, None)?, result, threads)?;
+        } else {
+            self.product(profile, threads)?;
         }
         Ok(start.elapsed().as_secs_f64())
     }
