@@ -155,33 +155,63 @@ impl Observe for Clock {
     }
 }
 
-/// Times every kept candidate of every layer, the other layers as chosen: all of a layer take
-/// turns, so that what disturbs the machine disturbs all of them.
+/// Times every kept candidate of every layer, the other layers as chosen.
 fn measure(job: &Job<'_>, trainer: &mut Trainer<'_>, passes: Passes) -> Result<Measured, Failure> {
-    let chosen = trainer.chosen().clone();
     let (epoch, steps) = timed(trainer, passes)?;
-    let costs = lacis::costs::Measured(job.profile);
-    let mut candidates = Vec::new();
-    for (at, layer) in chosen.layers.iter().enumerate() {
-        let kept = layer.kept();
-        let mut others = Vec::new();
-        for &index in &kept {
-            let network = &trainer.model().network;
-            let settings = &trainer.recipe().settings;
-            let sizes = trainer.sizes();
-            let plan = with_candidate((network, &chosen), (at, index), (&sizes, &costs), settings)?;
-            let clock = Clock::new(plan.steps.len());
-            let other = passes.trainer(job, trainer.recipe().clone(), Some(plan))?;
-            others.push((other, clock));
+    let layers = 0..trainer.chosen().layers.len();
+    let candidates: Result<_, Failure> =
+        layers.map(|at| measure_layer(job, trainer, at, passes)).collect();
+    Ok(Measured { candidates: candidates?, steps, epoch })
+}
+
+/// Candidates that take turns, so that what disturbs the machine disturbs all of them; the memory
+/// of so many plans is held at a time.
+const TOGETHER: usize = 6;
+
+/// Seconds of a layer's kept candidates. The chosen one takes turns with every group, and the
+/// group's times are in its measure.
+fn measure_layer(
+    job: &Job<'_>,
+    trainer: &Trainer<'_>,
+    at: usize,
+    passes: Passes,
+) -> Result<Vec<Option<f64>>, Failure> {
+    let layer = &trainer.chosen().layers[at];
+    let mut seconds = vec![None; layer.all.len()];
+    let others: Vec<usize> = layer.kept().into_iter().filter(|&i| i != layer.chosen).collect();
+    let groups = others.chunks(TOGETHER).chain(others.is_empty().then_some(&[][..]));
+    for group in groups {
+        let group: Vec<usize> = [layer.chosen].into_iter().chain(group.iter().copied()).collect();
+        let found = measure_group(job, trainer, (at, &group), passes)?;
+        let first = *seconds[layer.chosen].get_or_insert(found[0]);
+        for (index, found_here) in group.into_iter().zip(&found) {
+            seconds[index] = Some(found_here * first / found[0].max(f64::MIN_POSITIVE));
         }
-        take_turns(&mut others, passes)?;
-        let mut of_layer = vec![None; layer.all.len()];
-        for (index, (other, clock)) in kept.into_iter().zip(&others) {
-            of_layer[index] = Some(layer_share(other, &clock.medians(), layer.layer));
-        }
-        candidates.push(of_layer);
     }
-    Ok(Measured { candidates, steps, epoch })
+    Ok(seconds)
+}
+
+/// Seconds of some candidates of a layer, which take turns.
+fn measure_group(
+    job: &Job<'_>,
+    trainer: &Trainer<'_>,
+    (at, group): (usize, &[usize]),
+    passes: Passes,
+) -> Result<Vec<f64>, Failure> {
+    let chosen = trainer.chosen();
+    let costs = lacis::costs::Measured(job.profile);
+    let (network, sizes) = (&trainer.model().network, trainer.sizes());
+    let recipe = trainer.recipe();
+    let mut all = Vec::new();
+    for &index in group {
+        let of = (network, chosen);
+        let plan = with_candidate(of, (at, index), (&sizes, &costs), &recipe.settings)?;
+        let clock = Clock::new(plan.steps.len());
+        all.push((passes.trainer(job, recipe.clone(), Some(plan))?, clock));
+    }
+    take_turns(&mut all, passes)?;
+    let layer = chosen.layers[at].layer;
+    Ok(all.iter().map(|(other, clock)| layer_share(other, &clock.medians(), layer)).collect())
 }
 
 /// Rounds in which everybody runs once.

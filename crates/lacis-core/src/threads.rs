@@ -6,13 +6,15 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rayon::ThreadPool;
 
 use crate::{Error, Result};
 
 /// The caller's own thread, or a pool of several.
 #[derive(Clone, Default)]
-pub struct Threads(Option<Arc<rayon::ThreadPool>>);
+pub struct Threads(Option<Arc<ThreadPool>>);
 
 impl Threads {
     /// The caller's own thread only.
@@ -67,20 +69,29 @@ impl Threads {
                 return items.into_iter().map(|item| f(&mut own, item)).collect();
             }
         };
+        let results = Mutex::new(items.iter().map(|_| None).collect::<Vec<_>>());
         let queue = Mutex::new(items.into_iter().enumerate());
-        let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let parts = pool.broadcast(|_| {
+        everywhere(pool, &|| {
             let mut own = scratch();
-            std::iter::from_fn(next).map(|(i, item)| (i, f(&mut own, item))).collect::<Vec<_>>()
+            let next = || locked(&queue).next();
+            let done: Vec<_> =
+                std::iter::from_fn(next).map(|(i, item)| (i, f(&mut own, item))).collect();
+            let mut results = locked(&results);
+            done.into_iter().for_each(|(i, result)| results[i] = Some(result));
         });
-        let mut results: Vec<(usize, R)> = parts.into_iter().flatten().collect();
-        results.sort_unstable_by_key(|(i, _)| *i);
-        results.into_iter().map(|(_, result)| result).collect()
+        let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+        results.into_iter().flatten().collect()
     }
 
     /// `f` on every item.
     pub fn for_each<T: Send>(&self, items: Vec<T>, f: impl Fn(T) + Sync) {
-        self.map(items, f);
+        let pool = match &self.0 {
+            Some(pool) if items.len() > 1 => pool,
+            _ => return items.into_iter().for_each(f),
+        };
+        let queue = Mutex::new(items.into_iter());
+        let next = || locked(&queue).next();
+        everywhere(pool, &|| std::iter::from_fn(next).for_each(&f));
     }
 
     /// As [`Threads::map_with`] for functions that may fail: all results, or the error of the
@@ -122,6 +133,16 @@ impl Threads {
     ) -> Result<Vec<R>> {
         self.try_map_with(items, || (), |(), item| f(item))
     }
+}
+
+/// Runs it on every thread of the pool. Not generic: a program has hundreds of parallel loops, and
+/// this is compiled once for all of them.
+fn everywhere(pool: &ThreadPool, work: &(dyn Fn() + Sync)) {
+    pool.broadcast(|_| work());
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Threads {

@@ -23,6 +23,7 @@ use crate::edges::{EdgeOrder, Span, Task, gather, matrix_of, spans_of_rows};
 use crate::isa::{Arith, Isa, per_isa};
 use crate::math::exp;
 use crate::matrix::{Mat, MatMut};
+use crate::once::once;
 use crate::real::{Real, Stored};
 use crate::rows::{LANES, Lanes, wide};
 
@@ -84,7 +85,24 @@ pub fn run<'o, T: Stored>(
     out: impl Into<MatMut<'o, T>>,
     threads: &Threads,
 ) -> Result<()> {
-    let out = out.into();
+    T::edge_softmax(isa, args, out.into(), threads)
+}
+
+once!(Once:
+    fn edge_softmax(
+        isa: Isa,
+        args: &Args<'_, Self>,
+        out: MatMut<'_, Self>,
+        threads: &Threads,
+    ) -> Result<()> = run_here;
+);
+
+fn run_here<T: Stored>(
+    isa: Isa,
+    args: &Args<'_, T>,
+    out: MatMut<'_, T>,
+    threads: &Threads,
+) -> Result<()> {
     same_size("edge_softmax", "rows of the result", args.a.cols.len(), out.n_rows)?;
     let heads = args.scores.n_cols;
     same_size("edge_softmax", "columns of the result", heads, out.n_cols)?;

@@ -22,6 +22,7 @@ pub mod math;
 mod matrix;
 mod mem;
 pub mod norm;
+mod once;
 pub mod optim;
 pub mod probe;
 pub mod profile;

@@ -23,6 +23,7 @@ use crate::isa::{Arith, Isa, per_isa};
 use crate::lanes::{self, load_row};
 use crate::math::exp;
 use crate::matrix::{Mat, MatMut};
+use crate::once::once;
 use crate::real::{Real, Stored};
 use crate::softmax::powers;
 use crate::strips::{Strips, chunked, store};
@@ -86,7 +87,16 @@ impl<'a> Loss<'a> {
         grad: Grad<'_, T>,
         threads: &Threads,
     ) -> Result<Outcome> {
-        let z = logits.into();
+        T::loss(self, isa, logits.into(), grad, threads)
+    }
+
+    fn run_here<T: Stored>(
+        &self,
+        isa: Isa,
+        z: Mat<'_, T>,
+        grad: Grad<'_, T>,
+        threads: &Threads,
+    ) -> Result<Outcome> {
         same_size(OP, "rows of the logits", self.n_rows, z.n_rows)?;
         same_size(OP, "columns of the logits", self.n_cols, z.n_cols)?;
         let scratch = || [(); 2].map(|()| lanes::scratch(self.n_cols));
@@ -141,6 +151,16 @@ impl<'a> Loss<'a> {
         }
     }
 }
+
+once!(Once:
+    fn loss(
+        loss: &Loss<'_>,
+        isa: Isa,
+        logits: Mat<'_, Self>,
+        grad: Grad<'_, Self>,
+        threads: &Threads,
+    ) -> Result<Outcome> = Loss::run_here;
+);
 
 /// Where the gradient goes.
 #[derive(Debug)]

@@ -10,7 +10,9 @@ use half::bf16;
 use lacis_core::Element;
 
 use crate::isa::Arith;
-use crate::math;
+use crate::{
+    attention, edge_softmax, elementwise, loss, math, norm, sddmm, segment, softmax, spmm,
+};
 
 /// A floating-point type to compute in: `f32` or `f64`.
 pub trait Real:
@@ -72,8 +74,27 @@ pub trait Real:
     }
 }
 
+/// All that is compiled once for each number type.
+#[doc(hidden)]
+pub trait Compiled:
+    attention::Once
+    + edge_softmax::Once
+    + elementwise::Once
+    + loss::Once
+    + norm::Once
+    + sddmm::Once
+    + segment::Once
+    + softmax::Once
+    + spmm::Once
+{
+}
+
+impl Compiled for f32 {}
+impl Compiled for f64 {}
+impl Compiled for bf16 {}
+
 /// A type that matrices are stored in, and what sums of it are kept in.
-pub trait Stored: Element + Copy + Debug + Send + Sync {
+pub trait Stored: Element + Copy + Debug + Send + Sync + Compiled {
     /// `f32`, or `f64` for `f64`.
     type Sum: Real;
     /// The same number, to compute with.

@@ -29,6 +29,7 @@ use lacis_core::{CsrView, Error, Result, Threads};
 use crate::edges::{EdgeOrder, Span, Task, spans_of_entries};
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
+use crate::once::once;
 use crate::real::{Real, Stored};
 use crate::rows::{
     AHEAD, LANES, Lanes, Product, TOGETHER, ask_ahead, columns_of, copied, keep_of, load, rows_of,
@@ -148,7 +149,15 @@ pub fn run<'o, T: Stored>(
     out: impl Into<MatMut<'o, T::Sum>>,
     threads: &Threads,
 ) -> Result<()> {
-    let out = out.into();
+    T::sddmm(isa, args, out.into(), threads)
+}
+
+fn run_here<T: Stored>(
+    isa: Isa,
+    args: &Args<'_, T>,
+    out: MatMut<'_, T::Sum>,
+    threads: &Threads,
+) -> Result<()> {
     same_size("sddmm", "rows of the result", args.a.cols.len(), out.n_rows)?;
     same_size("sddmm", "columns of the result", args.width(), out.n_cols)?;
     let spans = spans_of_entries(&args.a, args.width());
@@ -163,6 +172,27 @@ pub fn run<'o, T: Stored>(
     });
     Ok(())
 }
+
+once!(Once:
+    fn sddmm(
+        isa: Isa,
+        args: &Args<'_, Self>,
+        out: MatMut<'_, <Self as Stored>::Sum>,
+        threads: &Threads,
+    ) -> Result<()> = run_here;
+    fn sddmm_backward(
+        isa: Isa,
+        args: &BackwardArgs<'_, Self>,
+        y: MatMut<'_, Self>,
+        threads: &Threads,
+    ) -> Result<()> = backward::backward_here;
+    fn value_gradients(
+        isa: Isa,
+        args: &ValuesArgs<'_, Self>,
+        out: &mut [<Self as Stored>::Sum],
+        threads: &Threads,
+    ) -> Result<()> = values::value_gradients_here;
+);
 
 /// A thread's own memory: the target's row, head by head, what counts of a head's last vector, and
 /// a row at the end of the memory.

@@ -15,6 +15,7 @@ use crate::isa::{Arith, Isa, per_isa};
 use crate::lanes::{self, load_row};
 use crate::math::exp;
 use crate::matrix::{Mat, MatMut};
+use crate::once::once;
 use crate::real::{Real, Stored};
 use crate::strips::{Strips, chunked, store};
 
@@ -39,7 +40,7 @@ pub fn softmax<'a, 'y, T: Stored + 'y>(
     threads: &Threads,
 ) -> Result<()> {
     let x = x.into();
-    each_row(isa, (form, x, None), y.into(), threads)
+    T::softmax(isa, (form, x, None), y.into(), threads)
 }
 
 /// Computes `dx` from the result `y` and `dy`.
@@ -56,8 +57,17 @@ pub fn softmax_backward<'a, 'x, T: Stored + 'x>(
     let (y, dy) = (y.into(), dy.into());
     same_size("softmax backward", "rows of the gradient", y.n_rows, dy.n_rows)?;
     same_size("softmax backward", "columns of the gradient", y.n_cols, dy.n_cols)?;
-    each_row(isa, (form, y, Some(dy)), dx.into(), threads)
+    T::softmax(isa, (form, y, Some(dy)), dx.into(), threads)
 }
+
+once!(Once:
+    fn softmax(
+        isa: Isa,
+        of: (Form, Mat<'_, Self>, Option<Mat<'_, Self>>),
+        y: MatMut<'_, Self>,
+        threads: &Threads,
+    ) -> Result<()> = each_row;
+);
 
 fn each_row<T: Stored>(
     isa: Isa,

@@ -119,7 +119,15 @@ impl<'a, T: Stored> DotAttention<'a, T> {
         (y, lse): (impl Into<MatMut<'y, T>>, impl Into<MatMut<'y, T::Sum>>),
         threads: &Threads,
     ) -> Result<()> {
-        let (y, lse) = (y.into(), lse.into());
+        T::dot_attention(self, isa, (y.into(), lse.into()), threads)
+    }
+
+    pub(super) fn forward_here(
+        &self,
+        isa: Isa,
+        (y, lse): super::Outputs<'_, T>,
+        threads: &Threads,
+    ) -> Result<()> {
         super::check_outputs("dot attention", (self.a.n_rows(), self.layouts[1]), (&y, &lse))?;
         if self.layouts[1].width() > 0 {
             forward::run(isa, &self.on(isa), (y, lse), threads);
@@ -132,6 +140,16 @@ impl<'a, T: Stored> DotAttention<'a, T> {
     /// # Errors
     /// When a size does not fit, or the transpose does not tell edges apart that differ.
     pub fn backward(
+        &self,
+        isa: Isa,
+        given: &Given<'_, T>,
+        grads: DotAttentionGrads<'_, T>,
+        threads: &Threads,
+    ) -> Result<()> {
+        T::dot_attention_backward(self, isa, given, grads, threads)
+    }
+
+    pub(super) fn backward_here(
         &self,
         isa: Isa,
         given: &Given<'_, T>,

@@ -144,7 +144,15 @@ impl<'a, T: Stored> Gat<'a, T> {
         (y, lse): (impl Into<MatMut<'y, T>>, impl Into<MatMut<'y, T::Sum>>),
         threads: &Threads,
     ) -> Result<()> {
-        let (y, lse) = (y.into(), lse.into());
+        T::gat(self, isa, (y.into(), lse.into()), threads)
+    }
+
+    pub(super) fn forward_here(
+        &self,
+        isa: Isa,
+        (y, lse): super::Outputs<'_, T>,
+        threads: &Threads,
+    ) -> Result<()> {
         self.check_target()?;
         super::check_outputs("gat", (self.a.n_rows(), self.layout), (&y, &lse))?;
         if self.layout.width() == 0 {
@@ -164,6 +172,16 @@ impl<'a, T: Stored> Gat<'a, T> {
     /// When a size does not fit, a gradient is asked for of what was not given, or the transpose
     /// does not tell edges apart that differ.
     pub fn backward(
+        &self,
+        isa: Isa,
+        given: &Given<'_, T>,
+        grads: GatGrads<'_, T>,
+        threads: &Threads,
+    ) -> Result<()> {
+        T::gat_backward(self, isa, given, grads, threads)
+    }
+
+    pub(super) fn backward_here(
         &self,
         isa: Isa,
         given: &Given<'_, T>,

@@ -96,7 +96,15 @@ impl<'a, T: Stored> GatV2<'a, T> {
         (y, lse): (impl Into<MatMut<'y, T>>, impl Into<MatMut<'y, T::Sum>>),
         threads: &Threads,
     ) -> Result<()> {
-        let (y, lse) = (y.into(), lse.into());
+        T::gatv2(self, isa, (y.into(), lse.into()), threads)
+    }
+
+    pub(super) fn forward_here(
+        &self,
+        isa: Isa,
+        (y, lse): super::Outputs<'_, T>,
+        threads: &Threads,
+    ) -> Result<()> {
         super::check_outputs("gatv2", (self.a.n_rows(), self.layout), (&y, &lse))?;
         if self.layout.width() > 0 {
             forward::run(isa, &self.on(isa).score(), (y, lse), threads);
@@ -109,6 +117,16 @@ impl<'a, T: Stored> GatV2<'a, T> {
     /// # Errors
     /// When a size does not fit, or the transpose does not tell edges apart that differ.
     pub fn backward(
+        &self,
+        isa: Isa,
+        given: &Given<'_, T>,
+        grads: GatV2Grads<'_, T>,
+        threads: &Threads,
+    ) -> Result<()> {
+        T::gatv2_backward(self, isa, given, grads, threads)
+    }
+
+    pub(super) fn backward_here(
         &self,
         isa: Isa,
         given: &Given<'_, T>,

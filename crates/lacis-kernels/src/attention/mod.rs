@@ -36,11 +36,58 @@ pub use gat::{Gat, GatGrads};
 pub use gatv2::{GatV2, GatV2Grads};
 
 use lacis_core::error::same_size;
-use lacis_core::{Error, Result};
+use lacis_core::{Error, Result, Threads};
 
+use crate::isa::Isa;
 use crate::matrix::MatMut;
+use crate::once::once;
 use crate::real::Stored;
 use lanes::Layout;
+
+/// `y` and `lse`.
+type Outputs<'a, T> = (MatMut<'a, T>, MatMut<'a, <T as Stored>::Sum>);
+
+once!(Once:
+    fn gat(
+        of: &Gat<'_, Self>,
+        isa: Isa,
+        out: Outputs<'_, Self>,
+        threads: &Threads,
+    ) -> Result<()> = Gat::forward_here;
+    fn gat_backward(
+        of: &Gat<'_, Self>,
+        isa: Isa,
+        given: &Given<'_, Self>,
+        grads: GatGrads<'_, Self>,
+        threads: &Threads,
+    ) -> Result<()> = Gat::backward_here;
+    fn gatv2(
+        of: &GatV2<'_, Self>,
+        isa: Isa,
+        out: Outputs<'_, Self>,
+        threads: &Threads,
+    ) -> Result<()> = GatV2::forward_here;
+    fn gatv2_backward(
+        of: &GatV2<'_, Self>,
+        isa: Isa,
+        given: &Given<'_, Self>,
+        grads: GatV2Grads<'_, Self>,
+        threads: &Threads,
+    ) -> Result<()> = GatV2::backward_here;
+    fn dot_attention(
+        of: &DotAttention<'_, Self>,
+        isa: Isa,
+        out: Outputs<'_, Self>,
+        threads: &Threads,
+    ) -> Result<()> = DotAttention::forward_here;
+    fn dot_attention_backward(
+        of: &DotAttention<'_, Self>,
+        isa: Isa,
+        given: &Given<'_, Self>,
+        grads: DotAttentionGrads<'_, Self>,
+        threads: &Threads,
+    ) -> Result<()> = DotAttention::backward_here;
+);
 
 /// # Errors
 /// When `y` or `lse` has another shape than the result.

@@ -113,7 +113,16 @@ impl<'a, T: Stored> Backward<'a, T> {
     where
         T: 'y,
     {
-        let g = g.into();
+        T::elementwise_backward(self, isa, g.into(), sums, threads)
+    }
+
+    pub(super) fn run_here(
+        &self,
+        isa: Isa,
+        g: MatMut<'_, T>,
+        sums: Option<&mut [T::Sum]>,
+        threads: &Threads,
+    ) -> Result<()> {
         same_size(OP, "rows of the result", self.shape.0, g.n_rows)?;
         same_size(OP, "columns of the result", self.shape.1, g.n_cols)?;
         let saved = match self.saved {
@@ -153,7 +162,15 @@ pub fn column_sums<'a, T: Stored>(
     sums: &mut [T::Sum],
     threads: &Threads,
 ) -> Result<()> {
-    let x = x.into();
+    T::column_sums(isa, x.into(), sums, threads)
+}
+
+pub(super) fn column_sums_here<T: Stored>(
+    isa: Isa,
+    x: Mat<'_, T>,
+    sums: &mut [T::Sum],
+    threads: &Threads,
+) -> Result<()> {
     same_size("column sums", "number of sums", x.n_cols, sums.len())?;
     let strips = Strips::new(x.n_cols, x.is_dense());
     let chunks = if x.n_cols == 0 { Vec::new() } else { strips.chunks(x.n_rows) };

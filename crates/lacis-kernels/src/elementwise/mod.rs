@@ -25,6 +25,7 @@ pub use backward::{Backward, Saved, column_sums};
 use crate::dropout::{self, Dropout, Noise};
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
+use crate::once::once;
 use crate::real::{Real, Stored};
 use crate::strips::{STRIP, Strip, Strips, chunked, load, store};
 
@@ -147,7 +148,10 @@ impl<'a, T: Stored> Forward<'a, T> {
     where
         T: 'y,
     {
-        let y = y.into();
+        T::elementwise(self, isa, y.into(), threads)
+    }
+
+    fn run_here(&self, isa: Isa, y: MatMut<'_, T>, threads: &Threads) -> Result<()> {
         same_size(OP, "rows of y", self.shape.0, y.n_rows)?;
         same_size(OP, "columns of y", self.shape.1, y.n_cols)?;
         if y.n_rows == 0 || y.n_cols == 0 {
@@ -171,6 +175,28 @@ impl<'a, T: Stored> Forward<'a, T> {
         Ok(())
     }
 }
+
+once!(Once:
+    fn elementwise(
+        pass: &Forward<'_, Self>,
+        isa: Isa,
+        y: MatMut<'_, Self>,
+        threads: &Threads,
+    ) -> Result<()> = Forward::run_here;
+    fn elementwise_backward(
+        pass: &Backward<'_, Self>,
+        isa: Isa,
+        g: MatMut<'_, Self>,
+        sums: Option<&mut [<Self as Stored>::Sum]>,
+        threads: &Threads,
+    ) -> Result<()> = Backward::run_here;
+    fn column_sums(
+        isa: Isa,
+        x: Mat<'_, Self>,
+        sums: &mut [<Self as Stored>::Sum],
+        threads: &Threads,
+    ) -> Result<()> = backward::column_sums_here;
+);
 
 /// Some rows of a pass, from row `first` on. What is given per column is repeated.
 struct Part<'a, T: Stored> {

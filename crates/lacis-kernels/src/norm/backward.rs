@@ -24,7 +24,16 @@ pub fn backward<'a, T: Stored>(
     grads: Grads<'_, T>,
     threads: &Threads,
 ) -> Result<()> {
-    let (x, dy) = (x.into(), dy.into());
+    T::norm_backward(isa, (scaling, norm), (x.into(), dy.into()), grads, threads)
+}
+
+pub(super) fn backward_here<T: Stored>(
+    isa: Isa,
+    (scaling, norm): (&Scaling, &Norm<'_, T::Sum>),
+    (x, dy): (Mat<'_, T>, Mat<'_, T>),
+    grads: Grads<'_, T>,
+    threads: &Threads,
+) -> Result<()> {
     let k = x.n_cols;
     same_size(OP, "number of moments", k, scaling.mean.len())?;
     norm.check(OP, k)?;

@@ -27,7 +27,16 @@ pub fn layer<'a, 'y, T: Stored + 'y>(
     y: impl Into<MatMut<'y, T>>,
     threads: &Threads,
 ) -> Result<()> {
-    let (x, y) = (x.into(), y.into());
+    T::layer_norm(isa, norm, x.into(), y.into(), threads)
+}
+
+pub(super) fn layer_here<T: Stored>(
+    isa: Isa,
+    norm: &Norm<'_, T::Sum>,
+    x: Mat<'_, T>,
+    y: MatMut<'_, T>,
+    threads: &Threads,
+) -> Result<()> {
     norm.check(OP, x.n_cols)?;
     same_size(OP, "rows of y", x.n_rows, y.n_rows)?;
     same_size(OP, "columns of y", x.n_cols, y.n_cols)?;
@@ -116,7 +125,16 @@ pub fn layer_backward<'a, T: Stored>(
     grads: Grads<'_, T>,
     threads: &Threads,
 ) -> Result<()> {
-    let (x, dy) = (x.into(), dy.into());
+    T::layer_norm_backward(isa, norm, (x.into(), dy.into()), grads, threads)
+}
+
+pub(super) fn layer_backward_here<T: Stored>(
+    isa: Isa,
+    norm: &Norm<'_, T::Sum>,
+    (x, dy): (Mat<'_, T>, Mat<'_, T>),
+    grads: Grads<'_, T>,
+    threads: &Threads,
+) -> Result<()> {
     let k = x.n_cols;
     norm.check(OP, k)?;
     same_size(OP, "rows of the gradient", x.n_rows, dy.n_rows)?;

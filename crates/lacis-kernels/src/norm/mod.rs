@@ -27,6 +27,7 @@ pub use layer::{layer, layer_backward};
 use crate::elementwise::{Forward, chunk_sums};
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
+use crate::once::once;
 use crate::real::{Real, Stored};
 use crate::strips::Strips;
 
@@ -73,7 +74,10 @@ impl<T: Stored> Grads<'_, T> {
 /// # Memory
 /// Two numbers per column for each chunk of some 65,536 elements.
 pub fn moments<'a, T: Stored>(isa: Isa, x: impl Into<Mat<'a, T>>, threads: &Threads) -> Moments {
-    let x = x.into();
+    T::moments(isa, x.into(), threads)
+}
+
+fn moments_here<T: Stored>(isa: Isa, x: Mat<'_, T>, threads: &Threads) -> Moments {
     let k = x.n_cols;
     let strips = Strips::new(k, x.is_dense());
     let chunks = if k == 0 { Vec::new() } else { strips.chunks(x.n_rows) };
@@ -92,6 +96,31 @@ pub fn moments<'a, T: Stored>(isa: Isa, x: impl Into<Mat<'a, T>>, threads: &Thre
     });
     merged(parts, k)
 }
+
+once!(Once:
+    fn moments(isa: Isa, x: Mat<'_, Self>, threads: &Threads) -> Moments = moments_here;
+    fn norm_backward(
+        isa: Isa,
+        norm: (&Scaling, &Norm<'_, <Self as Stored>::Sum>),
+        given: (Mat<'_, Self>, Mat<'_, Self>),
+        grads: Grads<'_, Self>,
+        threads: &Threads,
+    ) -> Result<()> = backward::backward_here;
+    fn layer_norm(
+        isa: Isa,
+        norm: &Norm<'_, <Self as Stored>::Sum>,
+        x: Mat<'_, Self>,
+        y: MatMut<'_, Self>,
+        threads: &Threads,
+    ) -> Result<()> = layer::layer_here;
+    fn layer_norm_backward(
+        isa: Isa,
+        norm: &Norm<'_, <Self as Stored>::Sum>,
+        given: (Mat<'_, Self>, Mat<'_, Self>),
+        grads: Grads<'_, Self>,
+        threads: &Threads,
+    ) -> Result<()> = layer::layer_backward_here;
+);
 
 /// Moments of all chunks from `(rows, squares, mean)` of each (Chan, Golub and LeVeque 1979).
 fn merged(parts: Vec<(f64, Vec<f64>, Vec<f64>)>, k: usize) -> Moments {

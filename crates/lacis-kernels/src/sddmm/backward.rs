@@ -86,7 +86,15 @@ pub fn backward<'y, T: Stored>(
     y: impl Into<MatMut<'y, T>>,
     threads: &Threads,
 ) -> Result<()> {
-    let y = y.into();
+    T::sddmm_backward(isa, args, y.into(), threads)
+}
+
+pub(super) fn backward_here<T: Stored>(
+    isa: Isa,
+    args: &BackwardArgs<'_, T>,
+    y: MatMut<'_, T>,
+    threads: &Threads,
+) -> Result<()> {
     same_size("sddmm backward", "rows of the result", args.a.n_rows(), y.n_rows)?;
     same_size("sddmm backward", "columns of the result", args.x.n_cols, y.n_cols)?;
     if y.n_cols == 0 {

@@ -97,6 +97,15 @@ pub fn value_gradients<T: Stored>(
     out: &mut [T::Sum],
     threads: &Threads,
 ) -> Result<()> {
+    T::value_gradients(isa, args, out, threads)
+}
+
+pub(super) fn value_gradients_here<T: Stored>(
+    isa: Isa,
+    args: &ValuesArgs<'_, T>,
+    out: &mut [T::Sum],
+    threads: &Threads,
+) -> Result<()> {
     let (a, order) = (args.dots.a, args.dots.order);
     same_size("gradient of values", "number of results", a.cols.len(), out.len())?;
     let out = crate::edges::matrix_of(out, 1);

@@ -81,7 +81,10 @@ impl<'a, T: Stored> Backward<'a, T> {
     /// # Errors
     /// When `dx` has another shape than `x`.
     pub fn run<'y>(&self, isa: Isa, dx: impl Into<MatMut<'y, T>>, threads: &Threads) -> Result<()> {
-        let dx = dx.into();
+        T::segment_reduce_backward(self, isa, dx.into(), threads)
+    }
+
+    pub(super) fn run_here(&self, isa: Isa, dx: MatMut<'_, T>, threads: &Threads) -> Result<()> {
         same_size("segment reduce", "rows of dx", self.of.x.n_rows, dx.n_rows)?;
         same_size("segment reduce", "columns of dx", self.of.x.n_cols, dx.n_cols)?;
         if dx.n_rows == 0 || dx.n_cols == 0 {

@@ -66,7 +66,16 @@ pub fn gather<'a, 'y, T: Stored>(
     y: impl Into<MatMut<'y, T>>,
     threads: &Threads,
 ) -> Result<()> {
-    let (x, y) = (x.into(), y.into());
+    T::gather(x.into(), index, axis, y.into(), threads)
+}
+
+pub(super) fn gather_here<T: Stored>(
+    x: Mat<'_, T>,
+    index: IndexMatrix<'_>,
+    axis: Axis,
+    y: MatMut<'_, T>,
+    threads: &Threads,
+) -> Result<()> {
     let ((length, width), across) = match axis {
         Axis::Rows => ((x.n_rows, x.n_cols), index.n_cols),
         Axis::Cols => ((x.n_cols, x.n_rows), index.n_rows),
@@ -193,7 +202,10 @@ impl<'a, T: Stored> Scatter<'a, T> {
     /// # Errors
     /// When `y` has another shape than the result.
     pub fn run<'y>(&self, y: impl Into<MatMut<'y, T>>, threads: &Threads) -> Result<()> {
-        let y = y.into();
+        T::scatter(self, y.into(), threads)
+    }
+
+    pub(super) fn run_here(&self, y: MatMut<'_, T>, threads: &Threads) -> Result<()> {
         self.check_result(&y.as_mat(), ["rows of y", "columns of y"])?;
         if y.n_rows == 0 || y.n_cols == 0 {
             return Ok(());
@@ -225,7 +237,16 @@ impl<'a, T: Stored> Scatter<'a, T> {
         dx: impl Into<MatMut<'y, T>>,
         threads: &Threads,
     ) -> Result<()> {
-        let (grad, dx) = (grad.into(), dx.into());
+        T::scatter_backward(self, ties, grad.into(), dx.into(), threads)
+    }
+
+    pub(super) fn backward_here(
+        &self,
+        ties: Ties,
+        grad: Mat<'_, T>,
+        dx: MatMut<'_, T>,
+        threads: &Threads,
+    ) -> Result<()> {
         self.check_result(&grad, ["rows of the gradient", "columns of the gradient"])?;
         if self.reduce == Reduce::Sum {
             return gather(grad, self.index, self.axis, dx, threads);

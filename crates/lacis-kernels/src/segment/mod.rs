@@ -34,3 +34,63 @@ mod turn;
 
 pub use index::Index;
 pub use segments::{Groups, Segments};
+
+use lacis_core::reference::{Axis, Ties};
+use lacis_core::{Result, Threads};
+
+use crate::isa::Isa;
+use crate::matrix::{Mat, MatMut};
+use crate::once::once;
+
+once!(Once:
+    fn segment_reduce(
+        kernel: &reduce::Kernel,
+        isa: Isa,
+        args: &reduce::Args<'_, Self>,
+        y: MatMut<'_, Self>,
+        threads: &Threads,
+    ) -> Result<()> = reduce::Kernel::run_here;
+    fn segment_reduce_backward(
+        of: &backward::Backward<'_, Self>,
+        isa: Isa,
+        dx: MatMut<'_, Self>,
+        threads: &Threads,
+    ) -> Result<()> = backward::Backward::run_here;
+    fn segment_softmax(
+        args: &softmax::Args<'_, Self>,
+        isa: Isa,
+        y: MatMut<'_, Self>,
+        threads: &Threads,
+    ) -> Result<()> = softmax::Args::run_here;
+    fn segment_softmax_backward(
+        of: &softmax::Backward<'_, Self>,
+        isa: Isa,
+        dx: MatMut<'_, Self>,
+        threads: &Threads,
+    ) -> Result<()> = softmax::Backward::run_here;
+    fn select(
+        args: &select::Args<'_, Self>,
+        isa: Isa,
+        y: MatMut<'_, Self>,
+        threads: &Threads,
+    ) -> Result<()> = select::Args::run_here;
+    fn gather(
+        x: Mat<'_, Self>,
+        index: elements::IndexMatrix<'_>,
+        axis: Axis,
+        y: MatMut<'_, Self>,
+        threads: &Threads,
+    ) -> Result<()> = elements::gather_here;
+    fn scatter(
+        of: &elements::Scatter<'_, Self>,
+        y: MatMut<'_, Self>,
+        threads: &Threads,
+    ) -> Result<()> = elements::Scatter::run_here;
+    fn scatter_backward(
+        of: &elements::Scatter<'_, Self>,
+        ties: Ties,
+        grad: Mat<'_, Self>,
+        dx: MatMut<'_, Self>,
+        threads: &Threads,
+    ) -> Result<()> = elements::Scatter::backward_here;
+);

@@ -185,7 +185,16 @@ impl Kernel {
         y: impl Into<MatMut<'y, T>>,
         threads: &Threads,
     ) -> Result<()> {
-        let y = y.into();
+        T::segment_reduce(self, isa, args, y.into(), threads)
+    }
+
+    pub(super) fn run_here<T: Stored>(
+        &self,
+        isa: Isa,
+        args: &Args<'_, T>,
+        y: MatMut<'_, T>,
+        threads: &Threads,
+    ) -> Result<()> {
         args.check_result(["rows of y", "columns of y"], &y.as_mat())?;
         if !self.accepts(args) {
             let problem = "is not for a problem of this size; `choose` names one that is";

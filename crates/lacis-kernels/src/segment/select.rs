@@ -66,7 +66,10 @@ impl<'a, T: Stored> Args<'a, T> {
     /// # Errors
     /// When `y` has another shape than the selection.
     pub fn run<'y>(&self, isa: Isa, y: impl Into<MatMut<'y, T>>, threads: &Threads) -> Result<()> {
-        let y = y.into();
+        T::select(self, isa, y.into(), threads)
+    }
+
+    pub(super) fn run_here(&self, isa: Isa, y: MatMut<'_, T>, threads: &Threads) -> Result<()> {
         let (n_rows, n_cols) = match self.axis {
             Axis::Rows => (self.index.len(), self.x.n_cols),
             Axis::Cols => (self.x.n_rows, self.index.len()),

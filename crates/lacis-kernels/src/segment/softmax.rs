@@ -45,7 +45,11 @@ impl<'a, T: Stored> Args<'a, T> {
     /// # Errors
     /// When `y` has another shape than `x`.
     pub fn run<'y>(&self, isa: Isa, y: impl Into<MatMut<'y, T>>, threads: &Threads) -> Result<()> {
-        self.two_steps(isa, (Forward, self.x), y.into(), threads)
+        T::segment_softmax(self, isa, y.into(), threads)
+    }
+
+    pub(super) fn run_here(&self, isa: Isa, y: MatMut<'_, T>, threads: &Threads) -> Result<()> {
+        self.two_steps(isa, (Forward, self.x), y, threads)
     }
 
     fn two_steps<S: TwoSteps>(
@@ -109,7 +113,11 @@ impl<'a, T: Stored> Backward<'a, T> {
     /// # Errors
     /// When `dx` has another shape than `y`.
     pub fn run<'y>(&self, isa: Isa, dx: impl Into<MatMut<'y, T>>, threads: &Threads) -> Result<()> {
-        self.of.two_steps(isa, (Slope, self.grad), dx.into(), threads)
+        T::segment_softmax_backward(self, isa, dx.into(), threads)
+    }
+
+    pub(super) fn run_here(&self, isa: Isa, dx: MatMut<'_, T>, threads: &Threads) -> Result<()> {
+        self.of.two_steps(isa, (Slope, self.grad), dx, threads)
     }
 }
 

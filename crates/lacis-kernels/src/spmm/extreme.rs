@@ -47,7 +47,15 @@ pub fn arguments<'y, T: Stored + 'y>(
     (y, at): (impl Into<MatMut<'y, T>>, &mut [u32]),
     threads: &Threads,
 ) -> Result<()> {
-    let y = y.into();
+    T::spmm_arguments(isa, args, (y.into(), at), threads)
+}
+
+pub(super) fn arguments_here<T: Stored>(
+    isa: Isa,
+    args: &Args<'_, T>,
+    (y, at): (MatMut<'_, T>, &mut [u32]),
+    threads: &Threads,
+) -> Result<()> {
     chooses(args)?;
     same_size("spmm arguments", "rows of y", args.a.n_rows(), y.n_rows)?;
     same_size("spmm arguments", "columns of y", args.k(), y.n_cols)?;
@@ -219,7 +227,16 @@ impl<'a, T: Stored> ExtremeBackward<'a, T> {
     where
         T: 'y,
     {
-        let (y, grad, dx) = (y.into(), grad.into(), dx.into());
+        T::spmm_even(self, isa, (ties, y.into(), grad.into()), dx.into(), threads)
+    }
+
+    pub(super) fn even_here(
+        &self,
+        isa: Isa,
+        (ties, y, grad): (Ties, Mat<'_, T>, Mat<'_, T>),
+        dx: MatMut<'_, T>,
+        threads: &Threads,
+    ) -> Result<()> {
         if ties == Ties::FirstArgument {
             let problem = "the first of equal ones needs arguments: ExtremeBackward::chosen";
             return Err(Error::argument("ties", problem));
@@ -250,7 +267,16 @@ impl<'a, T: Stored> ExtremeBackward<'a, T> {
     where
         T: 'y,
     {
-        let (grad, dx) = (grad.into(), dx.into());
+        T::spmm_chosen(self, isa, (at, grad.into()), dx.into(), threads)
+    }
+
+    pub(super) fn chosen_here(
+        &self,
+        isa: Isa,
+        (at, grad): (&[u32], Mat<'_, T>),
+        dx: MatMut<'_, T>,
+        threads: &Threads,
+    ) -> Result<()> {
         let n = self.forward.a.n_rows() * self.forward.k();
         same_size("spmm backward", "number of arguments", n, at.len())?;
         self.check(&grad, &dx)?;

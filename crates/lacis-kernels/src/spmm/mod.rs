@@ -31,7 +31,7 @@ use std::ops::Range;
 use std::slice;
 
 use lacis_core::error::same_size;
-use lacis_core::reference::Reduce;
+use lacis_core::reference::{Reduce, Ties};
 use lacis_core::{CsrView, Error, Result, Threads};
 
 pub use extreme::{ExtremeBackward, arguments};
@@ -39,6 +39,7 @@ pub use extreme::{ExtremeBackward, arguments};
 use crate::finish::Epilogue;
 use crate::isa::Isa;
 use crate::matrix::{Mat, MatMut};
+use crate::once::once;
 use crate::real::{Real, Stored};
 use rows::{Out, Part};
 
@@ -199,7 +200,16 @@ impl Kernel {
         y: impl Into<MatMut<'y, T>>,
         threads: &Threads,
     ) -> Result<()> {
-        let y = y.into();
+        T::spmm(self, isa, args, y.into(), threads)
+    }
+
+    fn run_here<T: Stored>(
+        &self,
+        isa: Isa,
+        args: &Args<'_, T>,
+        y: MatMut<'_, T>,
+        threads: &Threads,
+    ) -> Result<()> {
         same_size("spmm", "rows of y", args.a.n_rows(), y.n_rows)?;
         same_size("spmm", "columns of y", args.x.n_cols, y.n_cols)?;
         if y.n_rows == 0 || y.n_cols == 0 {
@@ -245,6 +255,36 @@ impl Kernel {
         Ahead { far: self.far, near: self.near, straddling: !aligned }
     }
 }
+
+once!(Once:
+    fn spmm(
+        kernel: &Kernel,
+        isa: Isa,
+        args: &Args<'_, Self>,
+        y: MatMut<'_, Self>,
+        threads: &Threads,
+    ) -> Result<()> = Kernel::run_here;
+    fn spmm_arguments(
+        isa: Isa,
+        args: &Args<'_, Self>,
+        out: (MatMut<'_, Self>, &mut [u32]),
+        threads: &Threads,
+    ) -> Result<()> = extreme::arguments_here;
+    fn spmm_even(
+        of: &ExtremeBackward<'_, Self>,
+        isa: Isa,
+        given: (Ties, Mat<'_, Self>, Mat<'_, Self>),
+        dx: MatMut<'_, Self>,
+        threads: &Threads,
+    ) -> Result<()> = ExtremeBackward::even_here;
+    fn spmm_chosen(
+        of: &ExtremeBackward<'_, Self>,
+        isa: Isa,
+        given: (&[u32], Mat<'_, Self>),
+        dx: MatMut<'_, Self>,
+        threads: &Threads,
+    ) -> Result<()> = ExtremeBackward::chosen_here;
+);
 
 /// The slices of a product: the graph's, or of as many entries as make an item worth a thread.
 fn slices<T: Stored>(args: &Args<'_, T>) -> Vec<Range<usize>> {
