@@ -128,4 +128,5 @@ def main():
     print(json.dumps({k: v for k, v in summary(rows).items() if k != "graphs"}))
 
 
-main()
+if __name__ == "__main__":
+    main()

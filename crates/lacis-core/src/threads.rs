@@ -72,10 +72,12 @@ impl Threads {
         let results = Mutex::new(items.iter().map(|_| None).collect::<Vec<_>>());
         let queue = Mutex::new(items.into_iter().enumerate());
         everywhere(pool, &|| {
-            let mut own = scratch();
             let next = || locked(&queue).next();
-            let done: Vec<_> =
-                std::iter::from_fn(next).map(|(i, item)| (i, f(&mut own, item))).collect();
+            // Who comes when all is done need not make its memory.
+            let Some(first) = next() else { return };
+            let mut own = scratch();
+            let mine = std::iter::once(first).chain(std::iter::from_fn(next));
+            let done: Vec<_> = mine.map(|(i, item)| (i, f(&mut own, item))).collect();
             let mut results = locked(&results);
             done.into_iter().for_each(|(i, result)| results[i] = Some(result));
         });
@@ -135,10 +137,20 @@ impl Threads {
     }
 }
 
-/// Runs it on every thread of the pool. Not generic: a program has hundreds of parallel loops, and
-/// this is compiled once for all of them.
+/// Runs it on as many threads of the pool as are free to take part: one that gets no time from the
+/// machine while the others finish the work is not waited for. Not generic: a program has hundreds
+/// of parallel loops, and this is compiled once for all of them.
 fn everywhere(pool: &ThreadPool, work: &(dyn Fn() + Sync)) {
-    pool.broadcast(|_| work());
+    fn spread(threads: usize, work: &(dyn Fn() + Sync)) {
+        match threads {
+            0 | 1 => work(),
+            _ => {
+                let half = threads / 2;
+                rayon::join(|| spread(threads - half, work), || spread(half, work));
+            }
+        }
+    }
+    pool.install(|| spread(pool.current_num_threads(), work));
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
