@@ -259,21 +259,34 @@ fn check_gat<T: Stored>(a: &Csr, case: Case, shared: bool) {
     if let Some(dropout) = case.dropout() {
         gat = gat.with_dropout(dropout).unwrap();
     }
-    let found = on_every_machine(|isa, threads| {
-        run_gat(isa, &gat, (a, &transpose), (&inputs, case, shared), threads)
-    });
-    compare::<T>(a, case, found, &right);
+    for kept in [Kept::Nothing, Kept::Sums] {
+        let found = on_every_machine(|isa, threads| {
+            run_gat(isa, &gat, (a, &transpose), (&inputs, case, shared, kept), threads)
+        });
+        compare::<T>(a, case, found, &right);
+    }
+}
+
+/// Whether the forward pass keeps sums for the backward pass.
+#[derive(Clone, Copy, PartialEq)]
+enum Kept {
+    Nothing,
+    Sums,
 }
 
 fn run_gat<T: Stored>(
     isa: Isa,
     gat: &Gat<'_, T>,
     (a, transpose): (&Csr, &Csr),
-    (inputs, case, shared): (&Inputs<T>, Case, bool),
+    (inputs, case, shared, kept): (&Inputs<T>, Case, bool, Kept),
     threads: &Threads,
 ) -> Found {
     let (n, m, nnz, k) = (a.n_rows(), a.n_cols(), a.nnz(), case.width());
-    let (mut y, mut lse) = (case.unset::<T>(n, k), case.unset::<T::Sum>(n, case.heads));
+    let columns = match kept {
+        Kept::Nothing => case.heads,
+        Kept::Sums => Gat::<T>::kept_columns(case.heads, case.channels),
+    };
+    let (mut y, mut lse) = (case.unset::<T>(n, k), case.unset::<T::Sum>(n, columns));
     gat.forward(isa, (&mut y, &mut lse), threads).unwrap();
     let mut source = case.unset(m, k);
     let mut target = case.unset(n, k);
@@ -281,16 +294,19 @@ fn run_gat<T: Stored>(
     let (mut features, mut bias) = (case.unset(nnz, k), case.unset(nnz, case.heads));
     let (grad, view) = ((&inputs.grad).into(), transpose.view());
     let given = Given { transpose: view, y: (&y).into(), lse: (&lse).into(), grad };
-    let grads = GatGrads {
-        source: (&mut source).into(),
-        target: (!shared).then_some((&mut target).into()),
-        target_vectors: (&mut t).into(),
-        source_vectors: (&mut u).into(),
-        edge_vectors: case.features.then_some((&mut w).into()),
-        features: case.features.then_some((&mut features).into()),
-        bias: Some((&mut bias).into()),
-    };
-    gat.backward(isa, &given, grads, threads).unwrap();
+    // Without gradients of edges the sums that were kept are used.
+    for asked in [true, false] {
+        let grads = GatGrads {
+            source: (&mut source).into(),
+            target: (!shared).then_some((&mut target).into()),
+            target_vectors: (&mut t).into(),
+            source_vectors: (&mut u).into(),
+            edge_vectors: case.features.then_some((&mut w).into()),
+            features: case.features.then_some((&mut features).into()),
+            bias: asked.then_some((&mut bias).into()),
+        };
+        gat.backward(isa, &given, grads, threads).unwrap();
+    }
     let mut found = Found::new();
     found.push(&y);
     found.push(&source);

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use crate::cost::{Work, work};
 use crate::dim::{Dim, Sizes};
-use crate::op::Function;
+use crate::op::{Function, Scores};
 use crate::plan::{Each, Form, Operator, Phase, Plan, Step, ValueId};
 
 pub use order::{Order, Repeats};
@@ -176,9 +176,14 @@ fn moved(work: &Work) -> (u64, u64) {
         Work::Gemm { sizes: [m, n, k], .. } => {
             (2 * of(m) * of(n) * of(k), 4 * (of(m) * of(k) + of(k) * of(n) + of(m) * of(n)))
         }
-        Work::Attention { shape: [rows, _, entries], heads, width, backward, .. } => {
-            // A score, its exponential, and a weighted row; back: the same again and its gradient.
-            let passes = if backward { 3 } else { 1 };
+        Work::Attention { shape: [rows, _, entries], heads, width, backward, scores } => {
+            // A score, its exponential, and a weighted row; back: the same again and its gradient,
+            // and where sums over targets were not kept, once more.
+            let passes = match (backward, scores) {
+                (false, _) => 1,
+                (true, Scores::Gat) => 2,
+                (true, Scores::GatV2) => 3,
+            };
             let (width, heads) = (of(width), of(heads));
             (
                 passes * of(entries) * (2 * width + 5 * heads),

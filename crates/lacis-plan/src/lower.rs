@@ -5,8 +5,9 @@ mod slots;
 
 use std::collections::{HashMap, HashSet};
 
+use crate::dim::Dim;
 use crate::expr::{Expr, Kind};
-use crate::op::Op;
+use crate::op::{Attention, Op};
 use crate::plan::{Operator, ParamInfo, Phase, Place, Plan, Step, Value, ValueId};
 use recipe::Recipe;
 
@@ -64,6 +65,8 @@ struct Lowering {
     layer: HashMap<u128, u16>,
     /// Transposes that somebody reads as they are, not as a factor of a product.
     turned: HashSet<u128>,
+    /// Parts of several values that somebody reads.
+    parts: HashSet<u128>,
     named: bool,
 }
 
@@ -86,6 +89,7 @@ impl Lowering {
             backward_from: None,
             layer: if options.named { layers(order) } else { HashMap::new() },
             turned: turned(order, roots),
+            parts: order.iter().filter(|e| matches!(e.op(), Op::Part(_))).map(Expr::id).collect(),
             named: options.named,
         }
     }
@@ -158,17 +162,27 @@ impl Lowering {
             _ => 3,
         };
         let inputs = whole.args().iter().map(|arg| self.of[&arg.id()]).collect();
-        let outputs = (0..count)
+        let outputs: Vec<ValueId> = (0..count)
             .map(|index| self.value(&whole.part(index), Place::Slot(usize::MAX)))
             .collect();
         let operator = match whole.op() {
-            Op::Attention(attention) => Operator::Attention(*attention),
+            Op::Attention(attention) => {
+                self.keep_less(&outputs, whole, attention);
+                Operator::Attention(*attention)
+            }
             Op::AttentionGrad(attention) => Operator::AttentionGrad(*attention),
             Op::GatedGrad => Operator::GatedGrad,
             Op::NormGrad { kind, key } => Operator::NormGrad { kind: *kind, key: *key },
             other => unreachable!("{other:?} has no parts"),
         };
         self.step(whole, operator, inputs, outputs);
+    }
+
+    /// Attention that no gradient follows keeps no sums for one.
+    fn keep_less(&mut self, outputs: &[ValueId], whole: &Expr, attention: &Attention) {
+        if !self.parts.contains(&whole.part(1).id()) {
+            self.values[outputs[1]].shape[1] = Dim::Width(attention.heads);
+        }
     }
 
     fn emit_recipe(&mut self, expr: &Expr) {

@@ -170,6 +170,17 @@ pub struct Attention {
     pub key: u32,
 }
 
+impl Attention {
+    /// Numbers of each target that are kept for the gradient, where the result is `width` wide: one
+    /// per head, and for GAT the sums that make its pass over targets free of edges.
+    pub fn kept_columns(&self, width: usize) -> usize {
+        match self.scores {
+            Scores::Gat => 2 * self.heads + width,
+            Scores::GatV2 => self.heads,
+        }
+    }
+}
+
 /// Which normalisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum NormKind {
@@ -529,7 +540,9 @@ fn part_shape(index: usize, whole: &Expr) -> Shaped {
     let args = whole.args();
     let shape = match (whole.op(), index) {
         (Op::Attention(_), 0) => whole.shape(),
-        (Op::Attention(attention), 1) => [whole.rows(), Dim::Width(attention.heads)],
+        (Op::Attention(attention), 1) => {
+            [whole.rows(), Dim::Width(attention.kept_columns(whole.width()))]
+        }
         (Op::AttentionGrad(_), index) if index + 4 < args.len() => args[index + 1].shape(),
         (Op::GatedGrad, 0..=2) => args[index + 1].shape(),
         (Op::NormGrad { .. }, 0) => args[0].shape(),

@@ -440,7 +440,8 @@ pub fn attention(attention: &Attention, a: &S, x: [&M; 3]) -> Vec<M> {
             gat.forward(&csr).unwrap()
         }
     };
-    let kept = M::from_fn(y.n_rows(), attention.heads, |i, h| y.at(i, h) * 2.0);
+    let (width, columns) = (y.n_cols(), attention.kept_columns(y.n_cols()));
+    let kept = M::from_fn(y.n_rows(), columns, |i, c| y.at(i, c % width) * 2.0);
     vec![y, kept]
 }
 

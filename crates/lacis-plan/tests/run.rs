@@ -178,7 +178,11 @@ impl Machine<'_> {
             Operator::Each(each) => vec![V::Dense(self::each(&each, inputs))],
             Operator::Attention(op) => {
                 let x: Vec<M> = inputs[1..].iter().map(V::dense).collect();
-                let all = eval::attention(&op, inputs[0].sparse(), [&x[0], &x[1], &x[2]]);
+                let mut all = eval::attention(&op, inputs[0].sparse(), [&x[0], &x[1], &x[2]]);
+                // Nothing more is kept than the plan has room for.
+                let [rows, columns] = self.shape(step.outputs[1]);
+                assert!(columns == all[1].n_cols() || columns == op.heads, "what is kept");
+                all[1] = window(&all[1], rows, 0, columns);
                 all.into_iter().map(V::Dense).collect()
             }
             Operator::AttentionGrad(op) => {

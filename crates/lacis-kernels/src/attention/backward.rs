@@ -49,7 +49,6 @@ impl<T: Stored> Given<'_, T> {
         same_size(op, "rows of y", a.n_rows(), self.y.n_rows)?;
         same_size(op, "columns of y", layout.width(), self.y.n_cols)?;
         same_size(op, "rows of lse", a.n_rows(), self.lse.n_rows)?;
-        same_size(op, "columns of lse", layout.heads, self.lse.n_cols)?;
         same_size(op, "rows of the gradient of y", a.n_rows(), self.grad.n_rows)?;
         same_size(op, "columns of the gradient of y", layout.width(), self.grad.n_cols)?;
         if edges.are_told_apart() && self.transpose.order.is_none() && !a.cols.is_empty() {
@@ -163,7 +162,7 @@ impl<F: Real> Target<F> {
         dots_one(layout, [&self.grad, &self.room], dots);
         let heads = &self.dots.as_flattened()[..layout.heads];
         layout.tile_of(heads, &mut self.delta[..tile]);
-        layout.tile_of(given.lse.row(i), &mut self.lse[..tile]);
+        layout.tile_of(&given.lse.row(i)[..layout.heads], &mut self.lse[..tile]);
     }
 
     /// Writes `lse` and `δ` for the pass over sources.

@@ -129,6 +129,7 @@ impl<'a, T: Stored> DotAttention<'a, T> {
         threads: &Threads,
     ) -> Result<()> {
         super::check_outputs("dot attention", (self.a.n_rows(), self.layouts[1]), (&y, &lse))?;
+        same_size("dot attention", "columns of lse", self.layouts[1].heads, lse.n_cols)?;
         if self.layouts[1].width() > 0 {
             forward::run(isa, &self.on(isa), (y, lse), threads);
         }
@@ -158,6 +159,7 @@ impl<'a, T: Stored> DotAttention<'a, T> {
     ) -> Result<()> {
         let values = self.layouts[1];
         given.check("dot attention", self.a, values, &self.edges)?;
+        same_size("dot attention", "columns of lse", values.heads, given.lse.n_cols)?;
         self.check_grads(&grads)?;
         if values.width() == 0 {
             super::backward::clear(Some(grads.queries));

@@ -53,22 +53,34 @@ pub(super) trait Score<T: Stored>: Sync {
         p: &[Vector<T>],
         sums: &mut [Vector<T>],
     );
+    /// The slopes of the scores that were asked for last, where sums with them are kept for the
+    /// backward pass.
+    #[inline(always)]
+    fn slopes(_: &Self::Work) -> Option<&[Vector<T>]> {
+        None
+    }
 }
 
-/// The pass of a score.
-struct Forward<'a, S>(&'a S);
+/// The pass of a score, and whether it keeps sums with slopes.
+struct Forward<'a, S> {
+    score: &'a S,
+    kept: bool,
+}
 
 /// Scratch memory of a thread.
 struct Work<F, W> {
     own: W,
     scores: Vec<Lanes<F>>,
     dropped: Vec<Lanes<F>>,
+    /// Weights times slopes, where sums of them are kept.
+    sloped: Vec<Lanes<F>>,
     greatest: Vec<Lanes<F>>,
     factor: Vec<Lanes<F>>,
     begun: bool,
 }
 
-/// Computes `y` and `lse`, whose sizes are right.
+/// Computes `y` and `lse`, whose sizes are right. Where `lse` has more columns than heads, these
+/// are `Σ_e l·p`, one per head, and `Σ_e l·p'·z_j`, as wide as `y`, with `l` the slopes.
 pub(super) fn run<T: Stored, S: Score<T>>(
     isa: Isa,
     score: &S,
@@ -76,26 +88,38 @@ pub(super) fn run<T: Stored, S: Score<T>>(
     threads: &Threads,
 ) {
     let a = score.adjacency();
+    let kept = lse.n_cols > score.layout().heads;
     let out = Out { features: [y, nothing(a.n_rows())], stats: lse };
-    rows::run(isa, &Forward(score), (out, PerEntry::none(a.cols.len())), threads);
+    rows::run(isa, &Forward { score, kept }, (out, PerEntry::none(a.cols.len())), threads);
 }
 
-/// The parts of a row's sums: greatest score, sum of powers, weighted sum of values.
+/// The parts of a row's sums: the greatest score; the sum of powers and the weighted sum of values;
+/// the same with slopes, or nothing.
+struct Parts<'a, F> {
+    greatest: &'a mut [Lanes<F>],
+    plain: (&'a mut [Lanes<F>], &'a mut [Lanes<F>]),
+    sloped: (&'a mut [Lanes<F>], &'a mut [Lanes<F>]),
+}
+
 #[inline(always)]
-fn parts<F>(layout: Layout, sums: &mut [Lanes<F>]) -> [&mut [Lanes<F>]; 3] {
-    let (greatest, rest) = sums.split_at_mut(layout.tile_vectors());
-    let (sum, values) = rest.split_at_mut(layout.tile_vectors());
-    [greatest, sum, values]
+fn parts<F>(layout: Layout, sums: &mut [Lanes<F>]) -> Parts<'_, F> {
+    let (tile, both) = (layout.tile_vectors(), layout.tile_vectors() + layout.vectors);
+    let (greatest, rest) = sums.split_at_mut(tile);
+    let (plain, sloped) = rest.split_at_mut(both);
+    let at = tile.min(sloped.len());
+    Parts { greatest, plain: plain.split_at_mut(tile), sloped: sloped.split_at_mut(at) }
 }
 
-/// Numbers that were added with the maximum `old` become those with `new`: times `e^(old - new)`.
+/// Numbers that were added with the maximum `greatest` become those with `new`: times
+/// `e^(greatest - new)`.
 #[inline(always)]
 fn rescale<M: Arith, F: Real>(
     layout: Layout,
-    (sum, values): (&mut [Lanes<F>], &mut [Lanes<F>]),
-    (old, new): (&[Lanes<F>], &[Lanes<F>]),
+    parts: &mut Parts<'_, F>,
+    new: &[Lanes<F>],
     factor: &mut [Lanes<F>],
 ) {
+    let old = &*parts.greatest;
     for ((factor, old), new) in factor.iter_mut().zip(old).zip(new) {
         *factor = exp_less::<M, F>(old, new);
         for (factor, old) in factor.iter_mut().zip(old) {
@@ -105,10 +129,20 @@ fn rescale<M: Arith, F: Real>(
             }
         }
     }
-    for (sum, factor) in sum.iter_mut().zip(factor.iter()) {
-        *sum = mul(sum, factor);
+    for (sum, values) in [&mut parts.plain, &mut parts.sloped] {
+        for (sum, factor) in sum.iter_mut().zip(factor.iter()) {
+            *sum = mul(sum, factor);
+        }
+        scale(layout, values, factor);
     }
-    scale(layout, values, factor);
+}
+
+/// `p·l`, vector by vector.
+#[inline(always)]
+fn times<F: Real>(out: &mut [Lanes<F>], p: &[Lanes<F>], slopes: &[Lanes<F>]) {
+    for (out, (p, slope)) in out.iter_mut().zip(p.iter().zip(slopes)) {
+        *out = mul(p, slope);
+    }
 }
 
 /// Multiplies a row by a number per head.
@@ -124,13 +158,14 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
     type Work = Work<T::Sum, S::Work>;
 
     fn work(&self) -> Self::Work {
-        let layout = self.0.layout();
+        let layout = self.score.layout();
         // The factors are read as the scores of one edge.
         let factor = layout.scores();
         Work {
-            own: self.0.work(),
+            own: self.score.work(),
             scores: layout.scores(),
             dropped: layout.scores(),
+            sloped: layout.scores(),
             greatest: layout.tile(),
             factor,
             begun: false,
@@ -138,12 +173,13 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
     }
 
     fn adjacency(&self) -> CsrView<'_> {
-        self.0.adjacency()
+        self.score.adjacency()
     }
 
     fn sizes(&self) -> Sizes {
-        let layout = self.0.layout();
-        let sums = 2 * layout.tile_vectors() + layout.vectors;
+        let layout = self.score.layout();
+        let (tile, sets) = (layout.tile_vectors(), 1 + usize::from(self.kept));
+        let sums = tile + sets * (tile + layout.vectors);
         Sizes { chunk: layout.chunk(), sums, totals: 0 }
     }
 
@@ -153,11 +189,9 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
 
     #[inline(always)]
     fn begin<M: Arith>(&self, work: &mut Self::Work, i: usize, sums: &mut [Vector<T>]) {
-        self.0.begin(&mut work.own, i);
-        let [greatest, sum, values] = parts(self.0.layout(), sums);
-        greatest.fill([T::Sum::NEG_INFINITY; 16]);
-        sum.fill([T::Sum::ZERO; 16]);
-        values.fill([T::Sum::ZERO; 16]);
+        self.score.begin(&mut work.own, i);
+        sums.fill([T::Sum::ZERO; 16]);
+        parts(self.score.layout(), sums).greatest.fill([T::Sum::NEG_INFINITY; 16]);
         work.begun = false;
     }
 
@@ -169,14 +203,14 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
         sums: &mut [Vector<T>],
         _: &mut PerEntry<'_, T>,
     ) {
-        let (layout, n) = (self.0.layout(), entries.len());
+        let (layout, n) = (self.score.layout(), entries.len());
         let used = layout.score_vectors(n);
-        let Work { own, scores, dropped, greatest: new, factor, begun } = work;
-        self.0.scores::<M>(own, entries.clone(), scores);
-        let [greatest, sum, values] = parts(layout, sums);
+        let Work { own, scores, dropped, sloped, greatest: new, factor, begun } = work;
+        self.score.scores::<M>(own, entries.clone(), scores);
+        let mut parts = parts(layout, sums);
 
         layout.set_after(scores, n, T::Sum::NEG_INFINITY);
-        new.copy_from_slice(greatest);
+        new.copy_from_slice(parts.greatest);
         if let [max] = &mut new[..] {
             scores[..used].iter().for_each(|s| *max = greater(max, s));
         } else {
@@ -188,9 +222,9 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
         }
         layout.fold_greatest(new);
         if *begun {
-            rescale::<M, T::Sum>(layout, (sum, values), (greatest, new), factor);
+            rescale::<M, T::Sum>(layout, &mut parts, new, factor);
         }
-        greatest.copy_from_slice(new);
+        parts.greatest.copy_from_slice(new);
         *begun = true;
 
         if let [max] = &new[..] {
@@ -205,27 +239,33 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
             }
         }
         layout.set_after(scores, n, T::Sum::ZERO);
-        layout.add_to_tile(&scores[..used], sum);
-        let at = (self.0.adjacency(), entries.clone());
-        let p = self.0.edges().dropped(layout, at, (&*scores, dropped));
-        self.0.add_values::<M>(own, entries, p, values);
+        layout.add_to_tile(&scores[..used], parts.plain.0);
+        let at = (self.score.adjacency(), entries.clone());
+        let p = self.score.edges().dropped(layout, at, (&*scores, dropped));
+        self.score.add_values::<M>(own, entries.clone(), p, parts.plain.1);
+        let Some(slopes) = S::slopes(own).filter(|_| self.kept) else { return };
+        times(&mut sloped[..used], &scores[..used], slopes);
+        layout.add_to_tile(&sloped[..used], parts.sloped.0);
+        times(&mut sloped[..used], &p[..used], slopes);
+        self.score.add_values::<M>(own, entries, sloped, parts.sloped.1);
     }
 
     #[inline(always)]
     fn merge<M: Arith>(&self, sums: &mut [Vector<T>], part: &[Vector<T>]) {
-        let (layout, mut part) = (self.0.layout(), part.to_vec());
-        let [greatest, sum, values] = parts(layout, sums);
-        let [other, more, more_values] = parts(layout, &mut part);
-        let mut new = greatest.to_vec();
-        for (new, other) in new.iter_mut().zip(other.iter()) {
+        let (layout, mut part) = (self.score.layout(), part.to_vec());
+        let (mut mine, mut other) = (parts(layout, sums), parts(layout, &mut part));
+        let mut new = mine.greatest.to_vec();
+        for (new, other) in new.iter_mut().zip(other.greatest.iter()) {
             *new = greater(new, other);
         }
         let mut factor = layout.scores();
-        rescale::<M, T::Sum>(layout, (sum, values), (greatest, &new), &mut factor);
-        rescale::<M, T::Sum>(layout, (more, more_values), (other, &new), &mut factor);
-        rows::add(sum, more);
-        rows::add(values, more_values);
-        greatest.copy_from_slice(&new);
+        rescale::<M, T::Sum>(layout, &mut mine, &new, &mut factor);
+        rescale::<M, T::Sum>(layout, &mut other, &new, &mut factor);
+        for (sums, more) in [(mine.plain, other.plain), (mine.sloped, other.sloped)] {
+            rows::add(sums.0, more.0);
+            rows::add(sums.1, more.1);
+        }
+        mine.greatest.copy_from_slice(&new);
     }
 
     #[inline(always)]
@@ -236,8 +276,8 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
         sums: Sums<'_, T::Sum>,
         out: OutRow<'_, T>,
     ) {
-        let layout = self.0.layout();
-        let [greatest, sum, values] = parts(layout, sums.row);
+        let layout = self.score.layout();
+        let Parts { greatest, plain: (sum, values), sloped } = parts(layout, sums.row);
         layout.fold_sum(sum);
         let epsilon = T::Sum::of(SOFTMAX_EPSILON);
         for (sum, factor) in sum.iter_mut().zip(work.factor.iter_mut()) {
@@ -250,8 +290,18 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
         let [y, _] = out.features;
         layout.store(values, y);
         let (greatest, sum) = (greatest.as_flattened(), sum.as_flattened());
-        for ((lse, m), sum) in out.stats.iter_mut().zip(greatest).zip(sum) {
+        let (lse, kept) = out.stats.split_at_mut(layout.heads);
+        for ((lse, m), sum) in lse.iter_mut().zip(greatest).zip(sum) {
             *lse = *m + sum.ln();
+        }
+        if self.kept {
+            let (sum, values) = sloped;
+            layout.fold_sum(sum);
+            scale(layout, values, &work.factor);
+            let (sums, kept) = kept.split_at_mut(layout.heads);
+            let shares = sum.as_flattened().iter().zip(work.factor.as_flattened());
+            sums.iter_mut().zip(shares).for_each(|(kept, (sum, share))| *kept = *sum * *share);
+            layout.store(values, kept);
         }
     }
 }

@@ -11,7 +11,9 @@
 //!   sources   d(u_h·z_jh) = Σ_e l·ds,   dz_jh = Σ_e p'·dy_ih + u_h · d(u_h·z_jh)
 //! ```
 //! # Memory
-//! `2·n·heads` numbers forward, `6·n·heads` backward; with edge features, `nnz·heads` too.
+//! `2·n·heads` numbers forward, `6·n·heads` backward; with edge features, `nnz·heads` too. A caller
+//! that gives `lse` more columns ([`Gat::kept_columns`]) has both sums over targets kept by the
+//! forward pass; the backward pass then goes over the edges once instead of twice.
 
 mod passes;
 
@@ -132,8 +134,21 @@ impl<'a, T: Stored> Gat<'a, T> {
         self.check_edges()
     }
 
+    /// Columns of an `lse` that keeps, beside a number per head, the sums with which the backward
+    /// pass over targets needs no look at the edges.
+    pub fn kept_columns(heads: usize, channels: usize) -> usize {
+        heads * (2 + channels)
+    }
+
+    fn check_kept(&self, columns: usize) -> Result<()> {
+        let Layout { heads, channels, .. } = self.layout;
+        let kept = Self::kept_columns(heads, channels);
+        let expected = if columns > heads { kept } else { heads };
+        same_size("gat", "columns of lse", expected, columns)
+    }
+
     /// Computes `y`, one row per target, `heads·C` wide, and `lse`, a number per target and head
-    /// that the backward pass takes.
+    /// that the backward pass takes, or [`Gat::kept_columns`] numbers per target that save it time.
     ///
     /// # Errors
     /// When `y` or `lse` has another shape, or there are more sources than targets and these have
@@ -155,6 +170,7 @@ impl<'a, T: Stored> Gat<'a, T> {
     ) -> Result<()> {
         self.check_target()?;
         super::check_outputs("gat", (self.a.n_rows(), self.layout), (&y, &lse))?;
+        self.check_kept(lse.n_cols)?;
         if self.layout.width() == 0 {
             return Ok(());
         }
@@ -190,6 +206,7 @@ impl<'a, T: Stored> Gat<'a, T> {
     ) -> Result<()> {
         self.check_target()?;
         given.check("gat", self.a, self.layout, &self.edges)?;
+        self.check_kept(given.lse.n_cols)?;
         self.check_grads(&grads)?;
         if self.layout.width() == 0 {
             super::backward::clear(grads.bias);
@@ -209,7 +226,8 @@ impl<'a, T: Stored> Gat<'a, T> {
         let wanted = grads.bias.is_some() || gat.edge_vectors.is_some();
         let mut scores: Option<Dense<T::Sum>> = wanted.then(|| Dense::zeros(nnz, layout.heads));
         let own = PerEntry::new(nnz, None, scores.as_mut().map(MatMut::from));
-        let pass = Targets { score: &score, gat, given, vectors: &t };
+        let kept = given.lse.n_cols > layout.heads && !wanted;
+        let pass = Targets { score: &score, gat, given, vectors: &t, kept };
         let features = [target.unwrap_or(nothing(n)), nothing(n)];
         let out = Out { features, stats: (&mut stats).into() };
         store_vectors(layout, &rows::run(isa, &pass, (out, own), threads), target_vectors);
@@ -383,10 +401,11 @@ impl<T: Stored> GatScore<'_, T> {
 }
 
 impl<T: Stored> Score<T> for GatScore<'_, T> {
-    type Work = Vec<Vector<T>>;
+    /// What the target has, and the slopes of the scores.
+    type Work = [Vec<Vector<T>>; 2];
 
     fn work(&self) -> Self::Work {
-        self.gat.layout.tile()
+        [self.gat.layout.tile(), self.gat.layout.scores()]
     }
 
     fn adjacency(&self) -> CsrView<'_> {
@@ -402,14 +421,14 @@ impl<T: Stored> Score<T> for GatScore<'_, T> {
     }
 
     #[inline(always)]
-    fn begin(&self, tile: &mut Self::Work, i: usize) {
+    fn begin(&self, [tile, _]: &mut Self::Work, i: usize) {
         self.gat.layout.tile_of(self.target.row(i), tile);
     }
 
     #[inline(always)]
     fn scores<M: Arith>(
         &self,
-        tile: &mut Self::Work,
+        [tile, slopes]: &mut Self::Work,
         entries: Range<usize>,
         scores: &mut [Vector<T>],
     ) {
@@ -417,10 +436,12 @@ impl<T: Stored> Score<T> for GatScore<'_, T> {
         layout.gather_slots(self.source, (a.cols, entries.clone()), [scores]);
         let used = layout.score_vectors(entries.len());
         self.raw((a, entries), tile, scores);
-        let slope = self.slope;
-        for s in scores[..used].as_flattened_mut() {
-            *s *= if *s > T::Sum::ZERO { T::Sum::ONE } else { slope };
-        }
+        self.activate(&mut scores[..used], slopes);
+    }
+
+    #[inline(always)]
+    fn slopes([_, slopes]: &Self::Work) -> Option<&[Vector<T>]> {
+        Some(slopes)
     }
 
     #[inline(always)]

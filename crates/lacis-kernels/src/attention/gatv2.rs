@@ -106,6 +106,7 @@ impl<'a, T: Stored> GatV2<'a, T> {
         threads: &Threads,
     ) -> Result<()> {
         super::check_outputs("gatv2", (self.a.n_rows(), self.layout), (&y, &lse))?;
+        same_size("gatv2", "columns of lse", self.layout.heads, lse.n_cols)?;
         if self.layout.width() > 0 {
             forward::run(isa, &self.on(isa).score(), (y, lse), threads);
         }
@@ -135,6 +136,7 @@ impl<'a, T: Stored> GatV2<'a, T> {
     ) -> Result<()> {
         let layout = self.layout;
         given.check("gatv2", self.a, layout, &self.edges)?;
+        same_size("gatv2", "columns of lse", layout.heads, given.lse.n_cols)?;
         self.check_grads(&grads)?;
         let GatV2Grads { target, source, vectors, features, bias } = grads;
         if layout.width() == 0 {

@@ -33,6 +33,10 @@ pub(super) trait Pass<T: Stored>: Sync {
     fn of_nothing(&self) -> Option<T::Sum> {
         Some(T::Sum::ZERO)
     }
+    /// Whether entries are looked at; else only rows are.
+    fn reads_entries(&self) -> bool {
+        true
+    }
     /// Reads what row `i` has, and sets its sums to what they are without entries.
     fn begin<M: Arith>(&self, work: &mut Self::Work, i: usize, sums: &mut [Vector<T>]);
     /// Adds entries to the sums of the row that was begun, and writes what each has of its own.
@@ -290,7 +294,11 @@ fn body<M: Arith, T: Stored, P: Pass<T>>(
             continue;
         }
         pass.begin::<M>(work, i, &mut done.sums);
-        let entries = entries.clone().unwrap_or_else(|| a.row(i));
+        let entries = match &entries {
+            _ if !pass.reads_entries() => 0..0,
+            Some(entries) => entries.clone(),
+            None => a.row(i),
+        };
         let mut e = entries.start;
         while e < entries.end {
             let end = entries.end.min(e + sizes.chunk);

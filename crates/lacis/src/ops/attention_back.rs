@@ -43,7 +43,7 @@ impl<'a> Back<'a> {
             x: Numbers("x").matrix(n, k)?,
             vectors: [t?, u?],
             y: Dense::try_zeros(n, k)?,
-            lse: Dense::try_zeros(n, heads)?,
+            lse: Dense::try_zeros(n, Gat::<f32>::kept_columns(heads, k / heads))?,
             grad: Numbers("gradient").matrix(n, k)?,
             dx: Dense::try_zeros(n, k)?,
             grads: [empty()?, empty()?],
@@ -63,7 +63,7 @@ impl Problem for Back<'_> {
 
     fn volume(&self) -> Volume {
         let row = self.x.n_cols() * size_of::<f32>();
-        let bytes = 2 * self.a.nnz() * (row + 4) + 4 * self.a.n_rows() * row;
+        let bytes = self.a.nnz() * (row + 4) + 5 * self.a.n_rows() * row;
         Volume { bytes: bytes as f64, flops: (6 * self.a.nnz() * self.x.n_cols()) as f64 }
     }
 

@@ -19,6 +19,20 @@ pub(super) struct Targets<'a, T: Stored> {
     pub gat: &'a Gat<'a, T>,
     pub given: &'a Given<'a, T>,
     pub vectors: &'a [Vector<T>],
+    /// Whether the forward pass kept the sums.
+    pub kept: bool,
+}
+
+impl<T: Stored> Targets<'_, T> {
+    /// Reads `Σ_e l·p` and `Σ_e l·p'·z_j` of target `i`.
+    #[inline(always)]
+    fn read_kept(&self, i: usize, slope_sum: &mut [Vector<T>], values: &mut [Vector<T>]) {
+        let (layout, lse) = (self.gat.layout, self.given.lse);
+        let (heads, width) = (layout.heads, layout.width());
+        layout.tile_of(&lse.row(i)[heads..2 * heads], slope_sum);
+        let kept = Mat { data: &lse.data[2 * heads..], n_cols: width, ..lse };
+        layout.load(kept, i, values, 0);
+    }
 }
 
 /// Scratch memory of a backward pass.
@@ -58,6 +72,10 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
         let layout = self.gat.layout;
         let sums = layout.tile_vectors() + layout.vectors;
         Sizes { chunk: layout.chunk(), sums, totals: layout.vectors }
+    }
+
+    fn reads_entries(&self) -> bool {
+        !self.kept
     }
 
     #[inline(always)]
@@ -114,7 +132,10 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
         let (layout, tile) = (self.gat.layout, self.gat.layout.tile_vectors());
         let Work { chunk, target, own, .. } = work;
         let (slope_sum, values) = sums.row.split_at_mut(tile);
-        layout.fold_sum(slope_sum);
+        match self.kept {
+            true => self.read_kept(i, slope_sum, values),
+            false => layout.fold_sum(slope_sum),
+        }
         let d = &mut chunk.dots;
         gather::dots_one(layout, [values, &target.grad], d.as_flattened_mut());
         for ((d, sum), delta) in d.iter_mut().zip(slope_sum.iter()).zip(&target.delta) {
