@@ -53,11 +53,23 @@ pub(super) trait Score<T: Stored>: Sync {
         p: &[Vector<T>],
         sums: &mut [Vector<T>],
     );
-    /// The slopes of the scores that were asked for last, where sums with them are kept for the
+    /// The slopes of the scores that were asked for last, where sums with them can be kept for the
     /// backward pass.
     #[inline(always)]
     fn slopes(_: &Self::Work) -> Option<&[Vector<T>]> {
         None
+    }
+    /// As [`Score::add_values`] to two sums, with weights for each.
+    #[inline(always)]
+    fn add_both<M: Arith>(
+        &self,
+        work: &Self::Work,
+        entries: Range<usize>,
+        p: [&[Vector<T>]; 2],
+        [first, second]: [&mut [Vector<T>]; 2],
+    ) {
+        self.add_values::<M>(work, entries.clone(), p[0], first);
+        self.add_values::<M>(work, entries, p[1], second);
     }
 }
 
@@ -242,12 +254,16 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
         layout.add_to_tile(&scores[..used], parts.plain.0);
         let at = (self.score.adjacency(), entries.clone());
         let p = self.score.edges().dropped(layout, at, (&*scores, dropped));
-        self.score.add_values::<M>(own, entries.clone(), p, parts.plain.1);
-        let Some(slopes) = S::slopes(own).filter(|_| self.kept) else { return };
+        let Some(slopes) = S::slopes(own).filter(|_| self.kept) else {
+            return self.score.add_values::<M>(own, entries, p, parts.plain.1);
+        };
         times(&mut sloped[..used], &scores[..used], slopes);
         layout.add_to_tile(&sloped[..used], parts.sloped.0);
-        times(&mut sloped[..used], &p[..used], slopes);
-        self.score.add_values::<M>(own, entries, sloped, parts.sloped.1);
+        if self.score.edges().dropout.is_some() {
+            times(&mut sloped[..used], &p[..used], slopes);
+        }
+        let both = [parts.plain.1, parts.sloped.1];
+        self.score.add_both::<M>(own, entries, [p, sloped], both);
     }
 
     #[inline(always)]

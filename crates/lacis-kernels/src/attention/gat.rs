@@ -440,6 +440,18 @@ impl<T: Stored> Score<T> for GatScore<'_, T> {
     }
 
     #[inline(always)]
+    fn add_both<M: Arith>(
+        &self,
+        _: &Self::Work,
+        entries: Range<usize>,
+        p: [&[Vector<T>]; 2],
+        sums: [&mut [Vector<T>]; 2],
+    ) {
+        let rows = Gathered::new(self.gat.source, self.gat.a.cols, entries);
+        gather::join_sets(self.gat.layout, (rows, Fetch::Yes), (p, AddRows), sums);
+    }
+
+    #[inline(always)]
     fn slopes([_, slopes]: &Self::Work) -> Option<&[Vector<T>]> {
         Some(slopes)
     }

@@ -169,19 +169,19 @@ macro_rules! read {
 }
 /// Calls a function compiled for the layout's shape.
 macro_rules! by_shape {
-    ($layout:expr, $T:ty, $name:ident<$T2:ty, $G:ty>($job:expr)) => {{
+    ($layout:expr, $T:ty, $name:ident<$T2:ty, $G:ty $(, $N:ident)?>($job:expr)) => {{
         let (isa, job) = ($layout.isa, $job);
         if const { !has_shapes::<$T>() } {
-            $name::<$T2, $G, 0, 1>(isa, job);
+            $name::<$T2, $G, 0, 1 $(, $N)?>(isa, job);
         } else {
             match $layout.shape {
-                (4, _) => $name::<$T2, $G, 4, 2>(isa, job),
-                (8, _) => $name::<$T2, $G, 8, 4>(isa, job),
-                (16, _) => $name::<$T2, $G, 16, 4>(isa, job),
-                (_, 4) => $name::<$T2, $G, 0, 4>(isa, job),
-                (_, 3) => $name::<$T2, $G, 0, 3>(isa, job),
-                (_, 2) => $name::<$T2, $G, 0, 2>(isa, job),
-                _ => $name::<$T2, $G, 0, 1>(isa, job),
+                (4, _) => $name::<$T2, $G, 4, 2 $(, $N)?>(isa, job),
+                (8, _) => $name::<$T2, $G, 8, 4 $(, $N)?>(isa, job),
+                (16, _) => $name::<$T2, $G, 16, 4 $(, $N)?>(isa, job),
+                (_, 4) => $name::<$T2, $G, 0, 4 $(, $N)?>(isa, job),
+                (_, 3) => $name::<$T2, $G, 0, 3 $(, $N)?>(isa, job),
+                (_, 2) => $name::<$T2, $G, 0, 2 $(, $N)?>(isa, job),
+                _ => $name::<$T2, $G, 0, 1 $(, $N)?>(isa, job),
             }
         }
     }};
@@ -250,11 +250,23 @@ pub(super) fn reduce<T: Stored, G: Term<T::Sum>>(
 #[inline(always)]
 pub(super) fn join<T: Stored, J: Join<T::Sum>>(
     layout: Layout,
-    (rows, fetch): (Gathered<'_, T>, Fetch),
+    rows: (Gathered<'_, T>, Fetch),
     (p, how): (&[Lanes<T::Sum>], J),
     sums: &mut [Lanes<T::Sum>],
 ) {
-    by_shape!(layout, T, join_rows < T, J > ((layout, rows, fetch, (p.as_flattened(), how), sums)));
+    join_sets(layout, rows, ([p], how), [sums]);
+}
+
+/// As [`join`], to one or two sums at once: each has weights of its own.
+#[inline(always)]
+pub(super) fn join_sets<T: Stored, J: Join<T::Sum>, const N: usize>(
+    layout: Layout,
+    (rows, fetch): (Gathered<'_, T>, Fetch),
+    (p, how): ([&[Lanes<T::Sum>]; N], J),
+    sums: [&mut [Lanes<T::Sum>]; N],
+) {
+    let weighted = (p.map(|p| p.as_flattened()), how);
+    by_shape!(layout, T, join_rows < T, J, N > ((layout, rows, fetch, weighted, sums)));
 }
 
 /// Whether rows were not read a moment ago, so that those to come must be asked for.
@@ -355,38 +367,56 @@ fn store_sums<F: Real, const K: usize, const V: usize>(
 }
 
 /// What is joined: where the rows are, their weights, how they join, and the sums.
-type Joined<'a, T, J> = (
+type Joined<'a, T, J, const N: usize> = (
     Layout,
     Gathered<'a, T>,
     Fetch,
-    (&'a [<T as Stored>::Sum], J),
-    &'a mut [Lanes<<T as Stored>::Sum>],
+    ([&'a [<T as Stored>::Sum]; N], J),
+    [&'a mut [Lanes<<T as Stored>::Sum>]; N],
 );
 
-per_isa!(fn join_rows<[T: Stored, J: Join<T::Sum>], [K, V]>(job: Joined<'_, T, J>) = join_body);
+per_isa!(fn join_rows<[T: Stored, J: Join<T::Sum>], [K, V, N]>(
+    job: Joined<'_, T, J, N>) = join_body);
 
 #[inline(always)]
-fn join_body<M: Arith, T: Stored, J: Join<T::Sum>, const K: usize, const V: usize>(
-    (layout, rows, fetch, weighted, sums): Joined<'_, T, J>,
+fn join_body<
+    M: Arith,
+    T: Stored,
+    J: Join<T::Sum>,
+    const K: usize,
+    const V: usize,
+    const N: usize,
+>(
+    (layout, rows, fetch, weighted, mut sums): Joined<'_, T, J, N>,
 ) {
     each_tile!(layout, K, V, tile =>
-        join_tile::<M, T, J, K, V>(layout.slots, (rows, fetch), weighted, (tile, sums)),
-        join_tile::<M, T, J, K, 1>(layout.slots, (rows, fetch), weighted, (tile, sums)));
+        join_tile::<M, T, J, K, V, N>(layout.slots, (rows, fetch), weighted, (tile, &mut sums)),
+        join_tile::<M, T, J, K, 1, N>(layout.slots, (rows, fetch), weighted, (tile, &mut sums)));
 }
 
 #[allow(clippy::needless_range_loop)]
 #[inline(always)]
-fn join_tile<M: Arith, T: Stored, J: Join<T::Sum>, const K: usize, const V: usize>(
+fn join_tile<
+    M: Arith,
+    T: Stored,
+    J: Join<T::Sum>,
+    const K: usize,
+    const V: usize,
+    const N: usize,
+>(
     slots: usize,
     (rows, fetch): (Gathered<'_, T>, Fetch),
-    (p, how): (&[T::Sum], J),
-    (tile, sums): (Tile, &mut [Lanes<T::Sum>]),
+    (p, how): ([&[T::Sum]; N], J),
+    (tile, sums): (Tile, &mut [&mut [Lanes<T::Sum>]; N]),
 ) {
     let how = how.part(tile.vector, V);
     let Gathered { x, names: Names { own, far, near }, straddling } = rows;
-    let Some(sums) = sums[tile.vector..].first_chunk_mut::<V>() else { return };
     let meant = meant::<T::Sum>(tile);
-    let mut totals = *sums;
+    let (first, last) = (p[0], p[N - 1]);
+    let mut totals = [[[T::Sum::ZERO; LANES]; V]; N];
+    for (totals, sums) in totals.iter_mut().zip(sums.iter()) {
+        totals.copy_from_slice(&sums[tile.vector..][..V]);
+    }
     let mut at = tile.head;
     for (&j, (far, near)) in own.iter().zip(far.iter().zip(near)) {
         if fetch == Fetch::Yes {
@@ -394,15 +424,24 @@ fn join_tile<M: Arith, T: Stored, J: Join<T::Sum>, const K: usize, const V: usiz
         }
         let short;
         let row = read!(x, j, tile, T, V => short);
-        let Some(p) = p.get(at..at + heads_of::<K, V>()) else { return };
+        let heads = at..at + heads_of::<K, V>();
+        let (Some(first), Some(last)) = (first.get(heads.clone()), last.get(heads)) else {
+            return;
+        };
         each_vector!(V, v => {
-            let w = weights::<T::Sum, K>(p, v);
             let x = vector::<T, K, V>(row, v, &meant);
-            totals[v] = how.join::<M>(v, &w, &x, &totals[v]);
+            let w = weights::<T::Sum, K>(first, v);
+            totals[0][v] = how.join::<M>(v, &w, &x, &totals[0][v]);
+            if N > 1 {
+                let w = weights::<T::Sum, K>(last, v);
+                totals[N - 1][v] = how.join::<M>(v, &w, &x, &totals[N - 1][v]);
+            }
         });
         at += slots;
     }
-    *sums = totals;
+    for (totals, sums) in totals.iter().zip(sums) {
+        sums[tile.vector..][..V].copy_from_slice(totals);
+    }
 }
 
 /// As [`join`] for one padded row.
