@@ -22,7 +22,33 @@ spgemm, transpose, sort and coalesce have no width: --k does not count, and they
 
 Try:  lacis bench ops --op spmm --graph rmat:n=100k,e=1M --k 16,64 --peers torch,scipy
       lacis bench spmm --graph karate --k 16..256 --all-kernels
-      lacis bench ops --op transpose,sort,coalesce --graph rmat:n=100k,e=1M --peers torch,scipy";
+      lacis bench ops --op transpose,sort,coalesce --graph rmat:n=100k,e=1M --peers torch,scipy
+      lacis bench ops --suite quick --peers torch,pyg,scipy -o RESULTS.jsonl
+
+A suite begins with what takes the time in whole models. `paper` has the grid of Hosseini et al.
+(2022), without spline convolution and f16; docs/benchmarks-method.md has the rest.";
+
+const COMPARE_HELP: &str = "\
+A ratio is B's time over A's: above 1, B is slower. Peers that both timed show what the machine did.
+
+Try:  lacis bench compare before.jsonl after.jsonl";
+
+/// Two files of results.
+#[derive(Args, Clone, Serialize)]
+pub struct Compare {
+    /// Results of `bench ops` or `bench train`: records, or JSON lines
+    #[serde(serialize_with = "crate::args::as_text")]
+    pub a: PathBuf,
+    /// Those to compare with them
+    #[serde(serialize_with = "crate::args::as_text")]
+    pub b: PathBuf,
+    /// From this ratio on, a time counts as a regression
+    #[arg(long, value_name = "F", default_value_t = 1.1)]
+    pub worse: f64,
+    /// Lines to print; all go to --json
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    pub top: usize,
+}
 
 const APPROX_HELP: &str = "\
 A step's time is that of as many steps as share a choice, the choice among them.
@@ -81,16 +107,101 @@ pub struct Tune {
     pub from: Option<PathBuf>,
 }
 
+const TRAIN_HELP: &str = "\
+FILE lists graphs, models, widths, modes and peers (docs/benchmarks-method.md). Both sides begin
+with the same weights; times count only where losses agree. A record goes on where it ended.
+
+Try:  lacis bench train benchmarks/train.toml --data GRAPHS -o RECORD.jsonl --seconds 600
+      lacis bench table RECORD.jsonl";
+
+/// Trainings beside those of others.
+#[derive(Args, Clone, Serialize)]
+pub struct TrainContest {
+    /// The definition, as TOML
+    #[serde(serialize_with = "crate::args::as_text")]
+    pub file: PathBuf,
+    /// Where the graphs' files lie [default: beside FILE]
+    #[arg(long, value_name = "DIR")]
+    #[serde(serialize_with = "as_optional_text")]
+    pub data: Option<PathBuf>,
+    /// The record: a line for every case; cases that it has are not measured again
+    #[arg(short, long = "output", value_name = "RECORD.jsonl")]
+    #[serde(serialize_with = "as_optional_text")]
+    pub output: Option<PathBuf>,
+    /// Begin no new case after so long; the same command goes on later
+    #[arg(long, value_name = "N")]
+    pub seconds: Option<u64>,
+    /// Try cases again that the record left out
+    #[arg(long)]
+    pub retry: bool,
+    /// The Python that has the peers
+    #[arg(long, value_name = "PATH", default_value = "python3")]
+    pub python: String,
+    /// Begin the record anew
+    #[arg(long)]
+    pub overwrite: bool,
+}
+
+/// Records as tables.
+#[derive(Args, Clone, Serialize)]
+pub struct Table {
+    /// Records of `lacis bench train`
+    #[arg(required = true, value_name = "RECORD")]
+    pub records: Vec<PathBuf>,
+    /// Milliseconds of an epoch, or peak memory above graph and features
+    #[arg(long, value_name = "time|memory", default_value = "time")]
+    #[arg(value_parser = ["time", "memory"])]
+    pub of: String,
+    /// Put the table into a document, between `<!-- table NAME -->` and `<!-- end NAME -->`
+    #[arg(long, value_name = "FILE.md")]
+    #[serde(serialize_with = "as_optional_text")]
+    pub into: Option<PathBuf>,
+    /// The NAME of these marks
+    #[arg(long, value_name = "NAME", default_value = "train", requires = "into")]
+    pub name: String,
+}
+
 #[derive(Subcommand)]
 pub enum BenchVerb {
     /// Time operations on a graph, one line per problem
     #[command(after_help = OPS_HELP)]
     Ops {
-        /// The operations, or `all`; `lacis tune --list` names them
-        #[arg(long, value_name = "OP,…", value_delimiter = ',', default_value = "spmm")]
+        /// The operations, or `all`; `lacis tune --list` names them [default: spmm; suites: all]
+        #[arg(long, value_name = "OP,…", value_delimiter = ',')]
         op: Vec<String>,
+        /// Many problems: a quick look, a paper's grid, whole graphs; -o goes on where it ended
+        #[arg(long, value_name = "quick|paper|graphs", value_parser = ["quick", "paper", "graphs"])]
+        #[arg(conflicts_with_all = ["graph", "k", "n", "reduce", "weighted", "dtype", "axis"])]
+        suite: Option<String>,
+        /// Of a suite: begin no new problem after so long; the same command goes on later
+        #[arg(long, value_name = "N", requires = "suite")]
+        seconds: Option<u64>,
         #[command(flatten)]
         args: Contest,
+    },
+    /// Time whole trainings beside PyTorch Geometric's, as a file defines them
+    #[command(after_help = TRAIN_HELP)]
+    Train {
+        #[command(flatten)]
+        args: TrainContest,
+    },
+    /// One side of `bench train`: trains when it is told to
+    #[command(hide = true)]
+    TrainWorker {
+        /// What comes after `lacis`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
+    /// Compare two files of results: ratios, the worst first, and their mean
+    #[command(after_help = COMPARE_HELP)]
+    Compare {
+        #[command(flatten)]
+        args: Compare,
+    },
+    /// Print the table of a record of `bench train`, or put it into a document
+    Table {
+        #[command(flatten)]
+        args: Table,
     },
     /// Time one backward product with all pairs against some, choosing them included
     #[command(after_help = APPROX_HELP)]
@@ -146,8 +257,8 @@ pub struct Contest {
     #[arg(long, value_name = "N", default_value_t = 9)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=10000))]
     pub rounds: u16,
-    /// A file to keep the results in, with the machine and all versions
-    #[arg(short, long = "output", value_name = "RECORD.json")]
+    /// A file to keep the results in, with the machine and all versions; of a suite, JSON lines
+    #[arg(short, long = "output", value_name = "FILE")]
     #[serde(serialize_with = "as_optional_text")]
     pub output: Option<PathBuf>,
     /// Replace the file

@@ -1,10 +1,11 @@
 //! `lacis bench ops`: operations timed on a graph, beside other libraries where asked for.
+//! `--suite` goes through many problems in the same way (suite.rs).
 
 use std::path::Path;
 
 use lacis::data::staged::{Existing, Staged};
 use lacis::kernels::Isa;
-use lacis::kernels::profile::{Point, Profile, tables_version};
+use lacis::kernels::profile::{Point, Profile, name_of, tables_version};
 use lacis::machine::this_machine;
 use lacis::ops::measure::{Contestant, Timing, alternate, check, repeats};
 use lacis::ops::{
@@ -25,16 +26,22 @@ use crate::tune::profile_for;
 
 pub fn run(verb: &BenchVerb, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     let (names, args) = match verb {
-        BenchVerb::Ops { op, args } => (op.clone(), args),
+        BenchVerb::Ops { suite: Some(which), op, seconds, args } => {
+            let asked = crate::suite::Asked { which, ops: op, seconds: *seconds, args };
+            return crate::suite::run(&asked, global, out, stop);
+        }
+        BenchVerb::Ops { op, args, .. } if op.is_empty() => (vec!["spmm".to_owned()], args),
+        BenchVerb::Ops { op, args, .. } => (op.clone(), args),
         BenchVerb::Spmm { args } => (vec!["spmm".to_owned()], args),
         BenchVerb::Approx { args } => return crate::bench_approx::run(args, global, out, stop),
+        BenchVerb::Train { args } => return crate::contest::run(args, global, out, stop),
+        BenchVerb::TrainWorker { words } => return crate::contest::worker::run(words, stop),
+        BenchVerb::Table { args } => return crate::contest::table::run(args, out),
+        BenchVerb::Compare { args } => return crate::compare::run(args, out),
     };
     let desk = Desk::new(global, out, stop)?;
     out.start("bench ops", &json!({ "op": names, "args": args }))?;
-    let ops: Vec<&'static Operation> = match &names[..] {
-        [all] if all == "all" => OPERATIONS.iter().collect(),
-        names => names.iter().map(|name| find(name)).collect::<lacis::Result<_>>()?,
-    };
+    let ops = operations(&names)?;
     let existing = if args.overwrite { Existing::Replace } else { Existing::Keep };
     let record = args.output.as_deref().map(|path| Staged::new(path, existing)).transpose()?;
     let source = Source {
@@ -48,19 +55,9 @@ pub fn run(verb: &BenchVerb, global: &Global, out: &Out, stop: &Stop) -> Outcome
     let path = machine::profile_path(global.machine.as_deref())?;
     let peers = Peers::start(args, &graph, desk.threads.count(), out)?;
     let form = form(args, &graph)?;
-    let title = (set.name(), args.graph.as_str());
-    let mut bench = Bench {
-        desk: &desk,
-        stop,
-        graph,
-        form,
-        args,
-        title,
-        peers,
-        lines: Vec::new(),
-        said: Vec::new(),
-    };
-    bench.head()?;
+    let task = Asked { title: args.graph.clone(), form, n: args.n, blocks: 1, of: None };
+    let mut bench = Bench::new((&desk, stop), (graph, task), args, peers);
+    bench.head(set.name())?;
     for op in ops {
         let profile = profile_for(&[op.id], &path, &desk)?;
         let widths = if op.wide { &args.k.0[..] } else { &[0] };
@@ -72,6 +69,14 @@ pub fn run(verb: &BenchVerb, global: &Global, out: &Out, stop: &Stop) -> Outcome
         bench.record(staged, path, global)?;
     }
     Ok(())
+}
+
+/// Operations by name, or all.
+pub fn operations(names: &[String]) -> lacis::Result<Vec<&'static Operation>> {
+    match names {
+        [all] if all == "all" => Ok(OPERATIONS.iter().collect()),
+        names => names.iter().map(|name| find(name)).collect(),
+    }
 }
 
 fn form(args: &Contest, graph: &Csr) -> lacis::Result<Form> {
@@ -88,7 +93,7 @@ fn form(args: &Contest, graph: &Csr) -> lacis::Result<Form> {
         _ => DType::F32,
     };
     let weighted = args.weighted || graph.values().is_some();
-    Ok(Form { reduce, weighted, dtype, axis: usize::from(args.axis) })
+    Ok(Form { reduce, weighted, dtype, axis: usize::from(args.axis), sparsity: 0.0 })
 }
 
 /// One line of results.
@@ -116,6 +121,34 @@ struct Line<'a> {
     nodes: usize,
     edges: usize,
     point: Point,
+    #[serde(flatten)]
+    of: Option<&'a Place>,
+}
+
+/// Where in a suite a problem stands.
+#[derive(Clone, Serialize)]
+pub struct Place {
+    /// What tells it from all others.
+    pub case: String,
+    /// `1d`, `2d`, `3d` or `rows`.
+    pub shape: &'static str,
+    /// Along which axis of that.
+    pub dim: usize,
+    /// By how much an index reduces, or how often entries repeat.
+    pub factor: usize,
+    /// `uniform`, `sorted` or `power-law`, where there is an index.
+    pub index: Option<&'static str>,
+}
+
+/// What is asked of the problems that follow, beside operation and width.
+pub struct Asked {
+    /// What the graph is called in results.
+    pub title: String,
+    pub form: Form,
+    pub n: usize,
+    /// How often the same index applies, one after another.
+    pub blocks: usize,
+    pub of: Option<Place>,
 }
 
 impl Line<'_> {
@@ -139,18 +172,19 @@ struct Case {
     roof: Option<f64>,
 }
 
-struct Bench<'a> {
+/// Times problems, one after another, and keeps the lines.
+pub struct Bench<'a> {
     desk: &'a Desk<'a>,
     stop: &'a Stop,
     graph: Csr,
-    form: Form,
     args: &'a Contest,
-    /// What the graph calls itself, and what the user called it.
-    title: (&'a str, &'a str),
-    peers: Peers,
-    lines: Vec<Value>,
+    task: Asked,
+    pub peers: Peers,
+    pub lines: Vec<Value>,
     /// What has been said, to say it once.
     said: Vec<String>,
+    /// Seconds that all rounds of a problem may take, from the third on.
+    pub patience: Option<f64>,
 }
 
 /// Who takes turns on a problem, and what to call them.
@@ -160,6 +194,8 @@ struct Turn {
     kernel: String,
     isa: Option<Isa>,
     together: usize,
+    /// Seconds of one run, about.
+    once: f64,
 }
 
 enum Who {
@@ -167,12 +203,26 @@ enum Who {
     Peer(usize),
 }
 
-impl Bench<'_> {
-    fn head(&self) -> Outcome {
+impl<'a> Bench<'a> {
+    pub fn new(
+        (desk, stop): (&'a Desk<'a>, &'a Stop),
+        (graph, task): (Csr, Asked),
+        args: &'a Contest,
+        peers: Peers,
+    ) -> Self {
+        let (lines, said) = (Vec::new(), Vec::new());
+        Bench { desk, stop, graph, args, task, peers, lines, said, patience: None }
+    }
+
+    /// What the next problems are about.
+    pub fn set(&mut self, graph: Csr, task: Asked) {
+        (self.graph, self.task) = (graph, task);
+    }
+
+    pub fn head(&self, name: &str) -> Outcome {
         let (nodes, edges) = (grouped(self.graph.n_rows()), grouped(self.graph.nnz()));
         let out = self.desk.out;
         let threads = self.desk.threads.count();
-        let name = self.title.0;
         out.line(format_args!("{name}: {nodes} nodes, {edges} edges, {threads} threads"))?;
         out.line(format_args!(
             "{:<14} {:>5}  {:<12} {:>10} {:>8} {:>8} {:>8} {:>6}  kernel",
@@ -180,18 +230,19 @@ impl Bench<'_> {
         ))
     }
 
-    fn problem(&mut self, op: &'static Operation, k: usize, profile: &Profile) -> Outcome {
+    /// Checks and times an operation, and says how long everybody takes.
+    pub fn problem(&mut self, op: &'static Operation, k: usize, profile: &Profile) -> Outcome {
         let graph = self.graph.clone();
         let threads = self.desk.threads.clone();
-        let setting =
-            Setting { graph: &graph, k, n: self.args.n, form: self.form, threads: &threads };
+        let Asked { n, form, .. } = self.task;
+        let setting = Setting { graph: &graph, k, n, form, threads: &threads };
         let mut problem = (op.prepare)(&setting)?;
         let sample = problem.sample()?;
         let mut turns = self.ours(op, problem.as_mut(), &sample, profile)?;
         turns.extend(self.theirs(op, k, &sample)?);
         let roof = roof(problem.as_mut())?;
         turns.extend(roof);
-        let rounds = usize::from(self.args.rounds);
+        let rounds = self.rounds(&turns);
         let timings = alternate(turns.len(), rounds, |t| {
             if self.stop.came() {
                 return Err(Error::Interrupted);
@@ -207,6 +258,14 @@ impl Bench<'_> {
             self.report(&case, turn, timing)?;
         }
         Ok(())
+    }
+
+    /// As many as were asked for, or as patience allows.
+    fn rounds(&self, turns: &[Turn]) -> usize {
+        let asked = usize::from(self.args.rounds);
+        let each: f64 = turns.iter().map(|turn| turn.once * turn.together as f64).sum();
+        let allowed = self.patience.map(|patience| (patience / each.max(1e-9)) as usize);
+        allowed.map_or(asked, |allowed| allowed.max(3).min(asked))
     }
 
     /// Our kernels, each of them checked: the chosen one first.
@@ -230,10 +289,10 @@ impl Bench<'_> {
         for (place, isa) in wanted {
             check(problem, sample, (place, names[place]), isa)?;
             let contestant = Contestant::Kernel(place, isa);
-            let together = repeats(contestant.seconds(problem, 1)?);
+            let once = contestant.seconds(problem, 1)?;
             let (engine, kernel) = ("lacis".to_owned(), names[place].to_owned());
-            let who = Who::Ours(contestant);
-            turns.push(Turn { who, engine, kernel, isa: Some(isa), together });
+            let (who, together) = (Who::Ours(contestant), repeats(once));
+            turns.push(Turn { who, engine, kernel, isa: Some(isa), together, once });
         }
         Ok(turns)
     }
@@ -242,16 +301,17 @@ impl Bench<'_> {
     fn theirs(&mut self, op: &Operation, k: usize, sample: &Sample) -> Result<Vec<Turn>, Failure> {
         let mut turns = Vec::new();
         for peer in 0..self.peers.len() {
-            let Contest { n, reduce, dtype, axis, .. } = self.args;
-            let weighted = self.form.weighted;
+            let Asked { n, form, blocks, .. } = self.task;
             let task = Task {
                 op: op.id,
                 k,
-                n: *n,
-                reduce,
-                weighted,
-                dtype,
-                axis: *axis,
+                n,
+                reduce: name_of(form.reduce),
+                weighted: form.weighted,
+                dtype: dtype_name(form.dtype),
+                axis: form.axis as u8,
+                sparsity: form.sparsity,
+                blocks,
                 rows: &sample.rows,
             };
             let engine = self.peers.name(peer).to_owned();
@@ -267,6 +327,7 @@ impl Bench<'_> {
                         kernel: ready.kernel,
                         isa: None,
                         together: repeats(ready.seconds),
+                        once: ready.seconds,
                     }),
                 },
             }
@@ -301,15 +362,16 @@ impl Bench<'_> {
 
     fn line<'l>(&'l self, case: &Case, turn: &'l Turn, timing: &Timing) -> Line<'l> {
         let (Case { op, point, volume, roof }, s) = (case, timing.seconds);
+        let Form { dtype, axis, sparsity, .. } = self.task.form;
         Line {
             op: op.id,
-            graph: self.title.1,
+            graph: &self.task.title,
             k: point.k,
-            reduce: point.reduce.map(lacis::kernels::profile::name_of),
+            reduce: point.reduce.map(name_of),
             weighted: point.weighted,
-            dtype: &self.args.dtype,
-            axis: self.args.axis,
-            sparsity: None,
+            dtype: dtype_name(dtype),
+            axis: axis as u8,
+            sparsity: self.task.of.as_ref().map(|_| sparsity),
             engine: &turn.engine,
             kernel: &turn.kernel,
             isa: turn.isa.map(Isa::name),
@@ -324,6 +386,7 @@ impl Bench<'_> {
             nodes: self.graph.n_rows(),
             edges: self.graph.nnz(),
             point: *point,
+            of: self.task.of.as_ref(),
         }
     }
 
@@ -344,13 +407,21 @@ impl Bench<'_> {
     }
 }
 
+fn dtype_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "f32",
+        DType::F64 => "f64",
+        DType::Bf16 => "bf16",
+    }
+}
+
 /// Moving the data only, where that is known.
 fn roof(problem: &mut dyn Problem) -> lacis::Result<Option<Turn>> {
     let contestant = Contestant::Roof(Isa::best());
     if !contestant.run(problem)? {
         return Ok(None);
     }
-    let together = repeats(contestant.seconds(problem, 1)?);
-    let (engine, kernel) = ("roof".to_owned(), String::new());
-    Ok(Some(Turn { who: Who::Ours(contestant), engine, kernel, isa: None, together }))
+    let once = contestant.seconds(problem, 1)?;
+    let (engine, kernel, together) = ("roof".to_owned(), String::new(), repeats(once));
+    Ok(Some(Turn { who: Who::Ours(contestant), engine, kernel, isa: None, together, once }))
 }

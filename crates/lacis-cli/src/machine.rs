@@ -149,6 +149,12 @@ fn kilobytes(name: &str) -> Option<usize> {
     field.split_whitespace().next()?.parse::<usize>().ok()?.checked_mul(1024)
 }
 
+/// Memory that this process could have at most, whoever else has some of it now.
+pub fn memory_bytes() -> Option<usize> {
+    let (total, limit) = (kilobytes("MemTotal"), cgroup_memory_limit());
+    total.into_iter().chain(limit).min()
+}
+
 fn cgroup_memory_limit() -> Option<usize> {
     let files = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
     let limit = files.iter().find_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok())?;

@@ -109,6 +109,13 @@ impl Out {
         }
     }
 
+    /// How far work of many parts is: the part that begins.
+    pub fn progress(&self, text: impl Display) {
+        if !self.quiet && self.listener.is_none() {
+            let _ = writeln!(io::stderr(), "{text}");
+        }
+    }
+
     /// What only those want to know who asked for more.
     pub fn detail(&self, text: impl Display) {
         if self.verbose {

@@ -4,6 +4,7 @@
 //! `lacis report` show the same: [`SECTIONS`] lists what becomes of which line.
 
 mod chart;
+mod contests;
 mod found;
 mod measured;
 mod table;
@@ -26,7 +27,9 @@ const SECTIONS: &[(&str, Show)] = &[
     ("epoch", found::curves),
     ("plan", found::plan),
     ("explain", found::explained),
+    ("profile", contests::models),
     ("op", measured::operations),
+    ("training", contests::trainings),
     ("memory", measured::memory),
     ("choice", measured::choices),
     ("curve", measured::tuning),

@@ -83,7 +83,10 @@ class Torch:
         return {"f32": self.torch.float32, "f64": self.torch.float64, "bf16": self.torch.bfloat16}[task["dtype"]]
 
     def dense(self, name, n, k, task):
-        return self.torch.from_numpy(numbers(name, n, k)).to(self.dtype(task))
+        made = numbers(name, n, k)
+        if name == "x" and task["sparsity"] > 0:
+            made[numbers("thin", n, k) < np.float32(2 * task["sparsity"] - 1)] = 0
+        return self.torch.from_numpy(made).to(self.dtype(task))
 
     def index(self, array):
         return self.torch.from_numpy(array.astype(np.int64))
@@ -242,7 +245,7 @@ def edges(graph, task):
     """The list that is sorted or coalesced: rows, columns, values (or None), in a made-up order."""
     entries = np.arange(graph.nnz)
     if task["op"] == "coalesce":
-        entries = np.concatenate([entries, entries[::4]])
+        entries = np.tile(entries, task["n"]) if task["n"] else np.concatenate([entries, entries[::4]])
     entries = entries[np.argsort(numbers("order", len(entries)), kind="stable")]
     values = graph.values(task)
     if values is None and task["op"] == "coalesce":
@@ -349,6 +352,10 @@ def torch_select(graph, task):
     t, axis = Torch(), task["axis"]
     shape = (graph.m, task["k"]) if axis == 0 else (task["k"], graph.m)
     x, col = t.dense("x", *shape, task), t.index(graph.indices)
+    blocks, k = task["blocks"], task["k"]
+    if blocks > 1:
+        cube, first = x.view(blocks, -1, k), col[: len(col) // blocks]
+        return "torch.index_select", lambda: cube.index_select(1, first).view(-1, k)
     return "torch.index_select", lambda: x.index_select(axis, col)
 
 
@@ -361,25 +368,36 @@ def items(t, graph, task):
     return t.dense("x", *shape, task), t.index(index), (n, k) if axis == 0 else (k, n)
 
 
+def cubes(task, x, index, begin):
+    """Operands with three axes, where the same index applies to blocks: the axis, and they."""
+    blocks, k = task["blocks"], task["k"]
+    if blocks == 1:
+        return task["axis"], x, index, begin
+    return 1, x.view(blocks, -1, k), index[: len(index) // blocks], begin.view(blocks, -1, k)
+
+
 def torch_index_add(graph, task):
     t = Torch()
     x, index, shape = items(t, graph, task)
     begin = t.dense("begin", *shape, task)
-    return "torch.index_add", lambda: begin.index_add(task["axis"], index, x)
+    axis, x, index, begin = cubes(task, x, index, begin)
+    return "torch.index_add", lambda: begin.index_add(axis, index, x).view(shape)
 
 
 def torch_scatter(graph, task):
     t = Torch()
     x, index, shape = items(t, graph, task)
     how = task["op"].split("_")[1]
+    axis, x, index, out = cubes(task, x, index, x.new_empty(shape))
+    wanted = tuple(out.shape)
     if how in ("add", "sum"):
-        return "torch.index_add", lambda: x.new_zeros(shape).index_add_(task["axis"], index, x)
+        return "torch.index_add", lambda: x.new_zeros(wanted).index_add_(axis, index, x).view(shape)
     reduce = {"mean": "mean", "max": "amax", "min": "amin", "mul": "prod"}[how]
-    wide = index.view(-1, 1).expand_as(x) if task["axis"] == 0 else index.view(1, -1).expand_as(x)
+    wide = index.view([-1 if at == axis else 1 for at in range(x.dim())]).expand_as(x)
 
     def run():
-        out = x.new_ones(shape) if reduce == "prod" else x.new_zeros(shape)
-        return out.scatter_reduce_(task["axis"], wide, x, reduce, include_self=False)
+        out = x.new_ones(wanted) if reduce == "prod" else x.new_zeros(wanted)
+        return out.scatter_reduce_(axis, wide, x, reduce, include_self=False).view(shape)
 
     return f"torch.scatter_reduce({reduce})", run
 
@@ -489,6 +507,12 @@ def hello(order):
     return {"versions": versions}
 
 
+def graph(order):
+    STATE["slots"].clear()
+    STATE["graph"] = Graph(order["folder"])
+    return {}
+
+
 def prepare(order):
     make = ENGINES.get((order["op"], order["engine"]))
     if make is None:
@@ -525,7 +549,7 @@ def main():
         order = json.loads(line)
         try:
             np = load("numpy")
-            answer = {"hello": hello, "prepare": prepare, "run": run}[order["do"]](order)
+            answer = {"hello": hello, "graph": graph, "prepare": prepare, "run": run}[order["do"]](order)
         except Missing as why:
             answer = {"error": str(why)}
         except (Exception, MemoryError) as error:

@@ -13,19 +13,15 @@
 //! sides know (`lacis::ops::numbers`).
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, BufWriter, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use lacis::data::npy;
 use lacis::{Csr, Dense, Error, Result};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::Contest;
 use crate::out::Out;
+use crate::partner::{Folder, Partner};
 
 const DRIVER: &str = include_str!("peers.py");
 /// After their turn, other libraries' threads look for more work for a while.
@@ -41,6 +37,10 @@ pub struct Task<'a> {
     pub weighted: bool,
     pub dtype: &'a str,
     pub axis: u8,
+    /// The share of the dense operand that is zero.
+    pub sparsity: f64,
+    /// How often the same index applies, one after another: the middle axis of a cube.
+    pub blocks: usize,
     /// The rows of the result to show.
     pub rows: &'a [usize],
 }
@@ -56,7 +56,7 @@ pub struct Ready {
 pub struct Peers {
     /// Engine and the place of its process.
     engines: Vec<(String, usize)>,
-    processes: Vec<Process>,
+    processes: Vec<Partner>,
     versions: BTreeMap<String, Value>,
     folder: Option<Folder>,
 }
@@ -74,7 +74,7 @@ impl Peers {
             return Ok(peers);
         }
         let folder = Folder::make()?;
-        hand_over(graph, &folder.0)?;
+        folder.put_matrix(graph)?;
         // Huge pages are a setting of the whole process.
         for thp in [false, true] {
             let mut names: Vec<&String> =
@@ -83,7 +83,7 @@ impl Peers {
             if names.is_empty() {
                 continue;
             }
-            match Process::start(&args.python, &folder.0, threads, thp) {
+            match greeted(&args.python, &folder, threads, thp) {
                 Err(why) => out.note(format_args!("no peers: {why}")),
                 Ok((process, versions)) => {
                     peers.versions.extend(versions);
@@ -95,6 +95,17 @@ impl Peers {
         }
         peers.folder = Some(folder);
         Ok(peers)
+    }
+
+    /// Hands over another graph.
+    pub fn set_graph(&mut self, graph: &Csr) -> Result<()> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        folder.put_matrix(graph)?;
+        let order = json!({ "do": "graph", "folder": folder.path().to_string_lossy() });
+        for process in &mut self.processes {
+            process.ask(&order).map_err(|why| Error::argument("a peer", why))?;
+        }
+        Ok(())
     }
 
     /// How many there are.
@@ -144,111 +155,21 @@ impl Peers {
     }
 }
 
-/// One Python.
-struct Process {
-    child: Child,
-    to: Option<ChildStdin>,
-    from: BufReader<ChildStdout>,
-}
-
-impl Process {
-    fn start(
-        python: &str,
-        folder: &Path,
-        threads: usize,
-        thp: bool,
-    ) -> std::result::Result<(Self, BTreeMap<String, Value>), String> {
-        let mut command = Command::new(python);
-        command.args(["-u", "-c", DRIVER]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        for name in ["OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"] {
-            command.env(name, threads.to_string());
-        }
-        if thp {
-            command.env("THP_MEM_ALLOC_ENABLE", "1");
-        }
-        let mut child = command.spawn().map_err(|error| {
-            format!("cannot start {python}: {error}; --python PATH names another")
-        })?;
-        let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err("no pipes".to_owned());
-        };
-        let mut process = Process { child, to: Some(to), from: BufReader::new(from) };
-        let hello =
-            json!({ "do": "hello", "threads": threads, "folder": folder.to_string_lossy() });
-        let answer = process.ask(&hello)?;
-        let versions = serde_json::from_value(answer["versions"].clone()).unwrap_or_default();
-        Ok((process, versions))
+/// A Python that has read the graph, and the versions of what it has.
+fn greeted(
+    python: &str,
+    folder: &Folder,
+    threads: usize,
+    thp: bool,
+) -> std::result::Result<(Partner, BTreeMap<String, Value>), String> {
+    let mut command = Partner::python(python, DRIVER, threads);
+    if thp {
+        command.env("THP_MEM_ALLOC_ENABLE", "1");
     }
-
-    /// One line there, one line back.
-    fn ask(&mut self, order: &Value) -> std::result::Result<Value, String> {
-        let gone = || "the Python process ended".to_owned();
-        let to = self.to.as_mut().ok_or_else(gone)?;
-        writeln!(to, "{order}").and_then(|()| to.flush()).map_err(|_| gone())?;
-        let mut line = String::new();
-        self.from.read_line(&mut line).map_err(|_| gone())?;
-        let answer: Value = serde_json::from_str(&line).map_err(|_| gone())?;
-        match answer["error"].as_str() {
-            Some(error) => Err(error.to_owned()),
-            None => Ok(answer),
-        }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // The end of its input ends it; one that computes still is not waited for.
-        self.to = None;
-        for _ in 0..50 {
-            if matches!(self.child.try_wait(), Ok(Some(_))) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A folder that goes when this does.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn make() -> Result<Self> {
-        let place = std::env::temp_dir();
-        for attempt in 0..100 {
-            let path = place.join(format!("lacis-peers-{}-{attempt}", std::process::id()));
-            match fs::create_dir(&path) {
-                Ok(()) => return Ok(Folder(path)),
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(Error::io("make", path, error)),
-            }
-        }
-        Err(Error::file(place, "is full of folders of the same name"))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Writes the graph where the peers look for it.
-fn hand_over(graph: &Csr, folder: &Path) -> Result<()> {
-    let ptr: Vec<i64> = graph.row_ptr().to_vec().into_iter().map(|p| p as i64).collect();
-    array(folder, "indptr", &ptr)?;
-    array(folder, "indices", graph.cols())?;
-    array(folder, "shape", &[graph.n_rows() as i64, graph.n_cols() as i64])?;
-    graph.values().map_or(Ok(()), |values| array(folder, "values", values))
-}
-
-fn array<T: npy::Item>(folder: &Path, name: &str, data: &[T]) -> Result<()> {
-    let path = folder.join(format!("{name}.npy"));
-    let written = File::create(&path).and_then(|file| {
-        let mut out = BufWriter::new(file);
-        npy::write(&mut out, &[data.len()], data)?;
-        out.flush()
-    });
-    written.map_err(|error| Error::io("write", &path, error))
+    let process = Partner::start(command);
+    let mut process = process.map_err(|why| format!("{why}; --python PATH names another"))?;
+    let folder = folder.path().to_string_lossy();
+    let answer = process.ask(&json!({ "do": "hello", "threads": threads, "folder": folder }))?;
+    let versions = serde_json::from_value(answer["versions"].clone()).unwrap_or_default();
+    Ok((process, versions))
 }

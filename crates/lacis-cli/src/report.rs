@@ -64,6 +64,11 @@ pub fn run(args: &Report, out: &Out) -> Outcome {
 
 /// The lines that a run would have printed, from what its folder holds.
 fn of_run(path: &Path) -> Result<Vec<Value>> {
+    if !path.join("config.toml").is_file() {
+        let problem = "is no folder of a run: there is no config.toml in it; `lacis train` makes \
+                       such folders, and files of JSON lines make pages too";
+        return Err(Error::file(path, problem));
+    }
     let folder = RunFolder::open(path)?;
     let config = folder.read_config()?;
     let config: toml::Value = toml::from_str(&config)
@@ -89,7 +94,7 @@ fn named(event: &str, mut line: Value) -> Value {
 }
 
 /// JSON lines of a file, or those that the record of a benchmark holds.
-fn of_lines(path: &Path) -> Result<Vec<Value>> {
+pub fn of_lines(path: &Path) -> Result<Vec<Value>> {
     let text = std::fs::read_to_string(path).map_err(|error| Error::io("open", path, error))?;
     if let Ok(record) = serde_json::from_str::<Value>(&text)
         && let Some(lines) = record["lines"].as_array()

@@ -24,6 +24,7 @@ use crate::out::{Failure, Out, Outcome};
 use crate::planned;
 use crate::progress::Stop;
 use crate::trace::Trace;
+pub(crate) use report::kinds_of_steps;
 use report::{Report, Scores, Spent, Until};
 use run::Kept;
 

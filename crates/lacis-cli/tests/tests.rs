@@ -4,9 +4,11 @@
 mod answers; // what it says when used, misused, and piped
 mod batches; // sampled batches, graphs in folds
 mod bench; // tuning and timing
+mod contests; // trainings beside others, suites, comparisons
 mod docs; // what README and docs show
 mod files; // converting, validating, being interrupted
 mod links; // predicting which nodes are joined
+mod pages; // what a browser makes of --html and report
 mod predict; // what a run says of nodes
 mod schema; // JSON lines and docs/schema.json
 mod train; // training, judging, resuming

@@ -19,11 +19,12 @@ mod sample;
 mod segments;
 mod select;
 mod spmm;
+pub mod suite;
 
 use std::any::Any;
 
 use lacis_core::reference::{Axis, Reduce};
-use lacis_core::{Csr, DType, Dense, Error, Result, Threads};
+use lacis_core::{Csr, DType, Dense, Element, Error, Result, Threads};
 use lacis_kernels::profile::{Choice, Point, Profile, table};
 use lacis_kernels::{Isa, Stored};
 
@@ -114,12 +115,14 @@ pub struct Form {
     pub dtype: DType,
     /// Along rows (0) or columns (1), where that is a choice.
     pub axis: usize,
+    /// The share of the dense operand's elements that are zero, stored all the same.
+    pub sparsity: f64,
 }
 
 impl Form {
     /// A sum of unweighted single-precision rows.
     pub const PLAIN: Form =
-        Form { reduce: Reduce::Sum, weighted: false, dtype: DType::F32, axis: 0 };
+        Form { reduce: Reduce::Sum, weighted: false, dtype: DType::F32, axis: 0, sparsity: 0.0 };
 
     /// The same with values.
     pub const WEIGHTED: Form = Form { weighted: true, ..Form::PLAIN };
@@ -161,6 +164,14 @@ impl Setting<'_> {
             (true, true) => Ok(graph),
             (false, _) => graph.with_values(None),
         }
+    }
+
+    /// The dense operand, with as many zeros as the form says.
+    ///
+    /// # Errors
+    /// When the system refuses the memory.
+    pub fn x<T: Element>(&self, n_rows: usize, n_cols: usize) -> Result<Dense<T>> {
+        numbers::Numbers("x").thinned(n_rows, n_cols, self.form.sparsity)
     }
 
     /// Columns of the other factor of a dense product.

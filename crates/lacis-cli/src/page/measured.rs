@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::chart::{self, Axis, Series};
-use super::section;
 use super::table::{float, table, value};
+use super::{contests, section};
 
 fn text<'a>(line: &'a Value, name: &str) -> &'a str {
     line[name].as_str().unwrap_or_default()
@@ -32,6 +32,9 @@ fn kinds(lines: &[&Value], of: impl Fn(&Value) -> String) -> Vec<String> {
 
 /// Times of operations: a heat map per engine, ratios, a roofline, and all numbers.
 pub fn operations(lines: &[&Value]) -> String {
+    if lines.iter().any(|line| line["case"].is_string()) {
+        return contests::suite(lines) + &section("All problems", &(roof(lines) + &all(lines)));
+    }
     let engines = kinds(lines, |line| text(line, "engine").to_owned());
     let problems = kinds(lines, problem);
     let widths = kinds(lines, |line| value(&line["k"]));

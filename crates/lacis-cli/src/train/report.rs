@@ -145,18 +145,23 @@ impl Spent {
 
     /// Shares of the kinds of steps, the largest first.
     fn kinds(&self, trainer: &Trainer<'_>) -> Vec<(String, f64)> {
-        let mut kinds: BTreeMap<String, f64> = BTreeMap::new();
-        for (step, seconds) in trainer.chosen().plan.steps.iter().zip(&self.steps) {
-            let text = format!("{:?}", step.operator);
-            let name = text.split([' ', '(']).next().unwrap_or_default().to_lowercase();
-            *kinds.entry(name).or_default() += seconds;
-        }
-        let total: f64 = kinds.values().sum();
-        let mut shares: Vec<(String, f64)> =
-            kinds.into_iter().map(|(kind, s)| (kind, s / total.max(1e-12))).collect();
-        shares.sort_by(|a, b| b.1.total_cmp(&a.1));
-        shares
+        kinds_of_steps(trainer, &self.steps)
     }
+}
+
+/// Shares that kinds of steps have of all seconds, the largest first.
+pub fn kinds_of_steps(trainer: &Trainer<'_>, steps: &[f64]) -> Vec<(String, f64)> {
+    let mut kinds: BTreeMap<String, f64> = BTreeMap::new();
+    for (step, seconds) in trainer.chosen().plan.steps.iter().zip(steps) {
+        let text = format!("{:?}", step.operator);
+        let name = text.split([' ', '(']).next().unwrap_or_default().to_lowercase();
+        *kinds.entry(name).or_default() += seconds;
+    }
+    let total: f64 = kinds.values().sum();
+    let mut shares: Vec<(String, f64)> =
+        kinds.into_iter().map(|(kind, s)| (kind, s / total.max(1e-12))).collect();
+    shares.sort_by(|a, b| b.1.total_cmp(&a.1));
+    shares
 }
 
 /// A bar on a terminal, a line now and then elsewhere.

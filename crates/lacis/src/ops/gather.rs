@@ -7,7 +7,6 @@ use lacis_kernels::segment::Index;
 use lacis_kernels::segment::elements::{IndexMatrix, gather};
 use lacis_kernels::{Isa, Stored};
 
-use super::numbers::Numbers;
 use super::sample::spread;
 use super::{Form, Operation, Problem, Sample, Setting, Volume, in_single};
 
@@ -45,7 +44,7 @@ impl<'a, T: Stored> Elements<'a, T> {
         Ok(Elements {
             index: Index::narrowed(&at, n, setting.threads)?,
             axis,
-            x: Numbers("x").matrix(x.0, x.1)?,
+            x: setting.x(x.0, x.1)?,
             y: Dense::try_zeros(y.0, y.1)?,
             threads: setting.threads,
         })

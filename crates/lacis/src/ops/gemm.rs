@@ -56,7 +56,7 @@ impl<'a, T: Stored> Product<'a, T> {
         let numbers = || Numbers("bias").vector(n).into_iter().map(|b| T::Sum::of(f64::from(b)));
         Ok(Product {
             form,
-            x: Numbers("x").matrix(nodes, k)?,
+            x: setting.x(nodes, k)?,
             z: Numbers("w").matrix(right, n)?,
             bias: (bias == Bias::Present).then(|| numbers().collect()),
             y: Dense::try_zeros(out, n)?,

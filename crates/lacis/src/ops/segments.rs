@@ -146,7 +146,7 @@ impl<'a, T: Stored> Reduction<'a, T> {
             pointers,
             reduce,
             axis: setting.axis(),
-            x: Numbers("x").matrix(x.0, x.1)?,
+            x: setting.x(x.0, x.1)?,
             begin: begin.transpose()?,
             y: Dense::try_zeros(y.0, y.1)?,
             threads: setting.threads,

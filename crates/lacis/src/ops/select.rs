@@ -6,7 +6,6 @@ use lacis_kernels::profile::Point;
 use lacis_kernels::segment::{Index, select};
 use lacis_kernels::{Isa, Stored};
 
-use super::numbers::Numbers;
 use super::sample::spread;
 use super::{Form, Operation, Problem, Sample, Setting, Volume, by_dtype};
 
@@ -39,7 +38,7 @@ impl<'a, T: Stored> Selection<'a, T> {
         Ok(Selection {
             index: Index::new(setting.graph.cols(), n, setting.threads)?,
             axis: setting.axis(),
-            x: Numbers("x").matrix(x.0, x.1)?,
+            x: setting.x(x.0, x.1)?,
             y: Dense::try_zeros(y.0, y.1)?,
             threads: setting.threads,
         })

@@ -6,7 +6,6 @@ use lacis_core::{Csr, CsrParts, DType, Dense, Element, Error, Result, RowPtr, Th
 use lacis_kernels::profile::{Point, spread};
 use lacis_kernels::{Isa, Real, Stored, probe, roof, spmm};
 
-use super::numbers::Numbers;
 use super::sample::{off, rows_of};
 use super::{Form, Operation, Problem, Sample, Setting, Volume, by_dtype, in_single, single};
 
@@ -53,7 +52,7 @@ impl<'a, T: Stored> Product<'a, T> {
         Ok(Product {
             values: a.values().map(wide),
             pattern: a.clone().with_values(None)?,
-            x: Numbers("x").matrix(a.n_cols(), setting.k)?,
+            x: setting.x(a.n_cols(), setting.k)?,
             y: Dense::try_zeros(a.n_rows(), setting.k)?,
             spread: spread(a.view()),
             a,
