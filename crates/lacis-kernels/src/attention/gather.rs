@@ -13,7 +13,8 @@ use std::ops::Range;
 use lacis_core::CsrView;
 
 use super::edges::{Edges, position};
-use super::lanes::{LANES, Lanes, Layout, Names, add, has_shapes, keep, mul, mul_add};
+use super::lanes::{LANES, Lanes, Layout, Names, across, add, groups};
+use super::lanes::{has_shapes, keep, mul, mul_add};
 use crate::isa::{Arith, per_isa};
 use crate::matrix::Mat;
 use crate::mem::{L1, L2, fetch_lines};
@@ -577,33 +578,4 @@ fn ask<T: Stored, const V: usize>(
     if straddling {
         fetch_lines::<T, L1>(x.data, start + last, 1);
     }
-}
-
-/// The sums of groups of `K` lanes, in the first lanes.
-#[inline(always)]
-fn groups<F: Real, const K: usize>(x: &Lanes<F>) -> Lanes<F> {
-    let mut lanes = *x;
-    let mut left = LANES;
-    while left > LANES / K {
-        let old = lanes;
-        left /= 2;
-        for l in 0..left {
-            lanes[l] = old[2 * l] + old[2 * l + 1];
-        }
-    }
-    lanes
-}
-
-/// The sum of all lanes.
-#[inline(always)]
-fn across<F: Real>(x: &Lanes<F>) -> F {
-    let mut lanes = *x;
-    let mut left = LANES;
-    while left > 1 {
-        left /= 2;
-        for l in 0..left {
-            lanes[l] += lanes[l + left];
-        }
-    }
-    lanes[0]
 }

@@ -471,3 +471,32 @@ fn narrow<T: Stored>(from: &[T::Sum], out: &mut [T]) {
         *out = T::narrow(*value);
     }
 }
+
+/// The sums of groups of `K` lanes, in the first lanes.
+#[inline(always)]
+pub(super) fn groups<F: Real, const K: usize>(x: &Lanes<F>) -> Lanes<F> {
+    let mut lanes = *x;
+    let mut left = LANES;
+    while left > LANES / K {
+        let old = lanes;
+        left /= 2;
+        for l in 0..left {
+            lanes[l] = old[2 * l] + old[2 * l + 1];
+        }
+    }
+    lanes
+}
+
+/// The sum of all lanes.
+#[inline(always)]
+pub(super) fn across<F: Real>(x: &Lanes<F>) -> F {
+    let mut lanes = *x;
+    let mut left = LANES;
+    while left > 1 {
+        left /= 2;
+        for l in 0..left {
+            lanes[l] += lanes[l + left];
+        }
+    }
+    lanes[0]
+}
