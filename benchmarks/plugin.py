@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training epochs of PyTorch Geometric with and without Lacis, alternating in one process.
 
-usage: plugin.py GRAPH.npz [--models gcn,sage,gin] [--hidden 32,128] [--rounds 5] [--out FILE.jsonl]
+usage: plugin.py GRAPH.npz [--models gcn,sage,gin] [--hidden 32,128] [--rounds 5] [--out RECORD.json]
        plugin.py GRAPH.npz --memory          peak resident memory over the inputs, a process each
 
 GRAPH.npz is a SciPy CSR matrix (symmetric). Features are random, 128 wide unless --features says
@@ -9,10 +9,12 @@ otherwise; --classes, default 40. An epoch is zero_grad, forward, loss, backward
 full batch; contestants take turns of two, and the second counts. Modes: `edge_index`, `csr` and
 `sparse_tensor` are torch_geometric's own; `lacis` is `edge_index` after `lacis.patch()`, and
 `optimize` the same after `lacis.optimize(model)` too.
-Losses of all modes are compared, so that all did the same work.
+Losses of all modes are compared, so that all did the same work. A record keeps the lines of all
+graphs and networks; those that are measured again take the place of the old ones.
 """
 import argparse
 import json
+import pathlib
 import platform
 import resource
 import statistics
@@ -157,7 +159,8 @@ def memory(options, model, hidden, mode):
     for _ in range(3):
         one.epoch()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"model": model, "hidden": hidden, "mode": mode, "extra_mib": (peak - before) >> 20}
+    return {"graph": options.graph.split("/")[-1], "model": model, "hidden": hidden, "mode": mode,
+            "extra_mib": (peak - before) >> 20}
 
 
 def inputs(options):
@@ -171,11 +174,27 @@ def inputs(options):
     return loaded, x, y
 
 
+def told(line, options):
+    """Prints a line, and keeps it in the record."""
+    print(json.dumps(line), flush=True)
+    if not options.out:
+        return
+    path = pathlib.Path(options.out)
+    kept = json.loads(path.read_text())["lines"] if path.exists() else []
+    what = ("graph", "model", "hidden", "mode", "extra_mib")
+
+    def name(of):
+        return [of.get(key) if key != "extra_mib" else key in of for key in what]
+
+    kept = [other for other in kept if name(other) != name(line)] + [line]
+    record = {"machine": platform.processor() or platform.machine(), "lines": kept}
+    path.write_text(json.dumps(record, indent=1) + "\n")
+
+
 def main():
     options = arguments()
     jobs = [(model, int(hidden)) for model in options.models.split(",")
             for hidden in options.hidden.split(",")]
-    out = open(options.out, "a") if options.out else sys.stdout
     modes = options.modes.split(",")
     if options.memory:
         if len(jobs) == 1 and len(modes) == 1:
@@ -185,18 +204,16 @@ def main():
                 command = [sys.executable, __file__, options.graph, "--memory", "--models", model,
                            "--hidden", str(hidden), "--modes", mode]
                 done = subprocess.run(command, capture_output=True, text=True, check=True)
-                print(done.stdout.strip().splitlines()[-1], file=out, flush=True)
+                told(json.loads(done.stdout.strip().splitlines()[-1]), options)
         return None
     given = inputs(options)
     import torch
     import torch_geometric
 
-    print(json.dumps({"machine": platform.processor() or platform.machine(),
-                      "torch": torch.__version__, "torch_geometric": torch_geometric.__version__}),
-          file=out, flush=True)
+    versions = {"torch": torch.__version__, "torch_geometric": torch_geometric.__version__}
     for model, hidden in jobs:
         for line in compare(options, model, hidden, given):
-            print(json.dumps(line), file=out, flush=True)
+            told({**line, **versions}, options)
     return None
 
 

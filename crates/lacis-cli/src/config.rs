@@ -172,11 +172,9 @@ pub fn train_from(text: &str, folder: &Path) -> Result<Train> {
 ///
 /// # Errors
 /// With the name of the flag that differs.
-pub fn same_as_typed(kept: &Train) -> Result<()> {
+pub fn same_as_typed(kept: &Train, typed: &[String]) -> Result<()> {
     let mut own = Table::new();
     flatten(&super::train::config(kept), &mut own);
-    let typed: Vec<String> =
-        std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
     let mut typed = typed.iter().skip(1).peekable();
     while let Some(arg) = typed.next() {
         let Some(name) = arg.strip_prefix("--") else { continue };

@@ -19,7 +19,7 @@ pub enum Given {
 
 /// Flags that were given, by their names.
 #[derive(Clone, Debug, Default)]
-pub struct Typed(BTreeMap<String, Given>);
+pub struct Typed(BTreeMap<String, Given>, Vec<String>);
 
 impl Typed {
     /// Of what was typed, and the same with what a configuration file added.
@@ -29,7 +29,12 @@ impl Typed {
             named(expanded).into_iter().map(|name| (name, Given::File)).collect();
         let flags = own.as_ref().map(named).unwrap_or_default();
         all.extend(flags.into_iter().map(|name| (name, Given::Flag)));
-        Typed(all)
+        Typed(all, typed.iter().map(|word| word.to_string_lossy().into_owned()).collect())
+    }
+
+    /// What was typed, word for word.
+    pub fn words(&self) -> &[String] {
+        &self.1
     }
 }
 

@@ -8,6 +8,7 @@ mod command;
 mod error;
 mod graph;
 mod machine;
+mod planning;
 mod sampling;
 mod torch;
 mod training;
@@ -24,6 +25,7 @@ fn _lacis(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<training::Training>()?;
     module.add_class::<view::View>()?;
     module.add_function(wrap_pyfunction!(training::logits, module)?)?;
+    module.add_function(wrap_pyfunction!(planning::plan_layer, module)?)?;
     command::register(module)?;
     machine::register(module)?;
     torch::register(module)

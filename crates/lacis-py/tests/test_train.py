@@ -126,6 +126,43 @@ def test_a_graph_without_labels_is_refused():
         lacis.train(bare, epochs=2)
 
 
+def test_a_run_goes_on_with_what_it_was_begun_with(graph, tmp_path):
+    first = lacis.train(graph, model="sage", hidden=8, epochs=4, out=tmp_path / "run")
+    again = lacis.train(graph, resume=tmp_path / "run")
+    assert again.summary["test"] == first.summary["test"] and again.path == tmp_path / "run"
+    assert lacis.train(graph, model="sage", hidden=8, resume=tmp_path / "run").summary["test"] \
+        == first.summary["test"]
+    with pytest.raises(ValueError, match="begun with 8"):
+        lacis.train(graph, hidden=9, resume=tmp_path / "run")
+    with pytest.raises(ValueError, match="begun with sage"):
+        lacis.train(graph, "gin", resume=tmp_path / "run")
+
+
+def test_what_the_program_was_called_with_is_its_own_business(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(f"""
+        import lacis
+        graph = lacis.load_graph({DATA!r})
+        lacis.train(graph, hidden=8, epochs=3, out="run")
+        print(lacis.train(graph, resume="run").summary["epochs"])
+    """))
+    command = [sys.executable, script, "--hidden", "99", "--model", "gat"]
+    outcome = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert outcome.stdout == "3\n", outcome.stderr
+
+
+def test_training_can_be_approximated(graph):
+    exact = lacis.train(graph, hidden=16, epochs=12, seed=3)
+    same = lacis.train(graph, hidden=16, epochs=12, seed=3, approx="adaptive", approx_budget=1,
+                       approx_force=True)
+    np.testing.assert_array_equal(same.history["loss"], exact.history["loss"])
+    near = lacis.train(graph, hidden=16, epochs=12, seed=3, approx="adaptive", approx_budget=0.5,
+                       approx_force=True)
+    assert near.summary["approx"]["on"] and near.summary["approx"]["layers"]
+    assert not np.array_equal(near.history["loss"], exact.history["loss"])
+    np.testing.assert_allclose(near.history["loss"], exact.history["loss"], atol=0.2)
+
+
 def test_several_runs_have_a_mean(graph):
     run = lacis.train(graph, hidden=8, epochs=3, runs=2)
     assert run.summary["runs"] == 2 and "std" in run.summary

@@ -25,13 +25,13 @@ use crate::approx::Approx;
 use crate::levels::Levels;
 use crate::pairs::Pairs;
 use crate::params::Params;
-pub(crate) use products::{gemm_point, spmm_point};
+pub use products::{gemm_point, spmm_point};
 
 use products::Kernels;
 use slots::Slots;
 
-/// Somebody to tell how long steps take, maybe from another thread.
-pub trait Observe: Send {
+/// Somebody to tell how long steps take.
+pub trait Observe {
     /// Step `index` of the plan took this long.
     fn step(&mut self, index: usize, seconds: f64);
 
@@ -191,17 +191,6 @@ impl Executor {
     /// # Errors
     /// When a step's sizes do not fit.
     pub fn run(
-        &mut self,
-        phases: &[Phase],
-        context: &Context<'_>,
-        params: &mut Params,
-        observer: &mut dyn Observe,
-    ) -> Result<Outcome> {
-        let threads = self.threads.clone();
-        threads.inside(|| self.run_here(phases, context, params, observer))
-    }
-
-    fn run_here(
         &mut self,
         phases: &[Phase],
         context: &Context<'_>,

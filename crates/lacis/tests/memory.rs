@@ -84,9 +84,9 @@ fn recipes() -> Vec<(String, Recipe)> {
 }
 
 /// Steps whose kernels ask for memory of their own, and give it back: packed factors, terms per
-/// node and head, shares of maxima.
+/// node and head, shares of maxima, the last columns of a matrix.
 const KERNELS: &[&str] =
-    &["Gemm", "Attention", "AttentionGrad", "Extreme", "ExtremeGrad", "Gated", "GatedGrad"];
+    &["Gemm", "Spmm", "Attention", "AttentionGrad", "Extreme", "ExtremeGrad", "Gated", "GatedGrad"];
 
 /// Large allocations of each step.
 struct Watch {

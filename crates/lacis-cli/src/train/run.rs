@@ -43,7 +43,9 @@ pub fn resumed(args: &Train) -> Result<(Train, Option<PathBuf>)> {
     let Some(folder) = &args.running.resume else { return Ok((args.clone(), None)) };
     let text = RunFolder::open(folder)?.read_config()?;
     let mut kept = config::train_from(&text, folder)?;
-    config::same_as_typed(&kept)?;
+    config::same_as_typed(&kept, args.typed.words())?;
+    // Data that a program holds is nowhere else.
+    kept.source.given = args.source.given.clone();
     kept.running.resume = Some(folder.clone());
     kept.running.no_save = false;
     kept.running.time_limit = args.running.time_limit.clone();

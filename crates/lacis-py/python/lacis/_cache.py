@@ -112,11 +112,13 @@ def peek(tensor, key):
 
 def clear_caches():
     """Forget everything that was derived from tensors, and give unused memory back."""
+    from . import _plans
     from ._lacis import clear_result_memory
 
     with _lock:
         _entries.clear()
         _counts.update(hits=0, misses=0)
+    _plans.clear()
     clear_result_memory()
 
 

@@ -113,8 +113,8 @@ def spmm(edges, x, weight, reduce, num_nodes):
     _fits(x, edges.shape[1], "x")
     values = _values(edges, weight, x.dtype)
     y = np.empty((edges.shape[0], x.shape[1]), x.dtype)
-    which = (False, reduce, 0, 0, 0 if values is None else values.ctypes.data, 0)
-    _lacis.spmm(edges.adjacency, _NUMBERS[x.dtype], (_raw(x), _raw(y)), which, threads())
+    which = (False, reduce, 0, 0, 0 if values is None else values.ctypes.data, 0, False)
+    _lacis.spmm(edges.adjacency, _NUMBERS[x.dtype], (_raw(x), _raw(y), which), threads())
     return y.reshape(len(y), *shape[1:])
 
 
@@ -127,8 +127,8 @@ def sddmm(edges, u, v, op, heads):
     if u.shape[1] != v.shape[1] or (op == "dot" and u.shape[1] % heads):
         raise ValueError(f"u and v have {u.shape[1]} and {v.shape[1]} columns for {heads} heads")
     out = np.empty((edges.shape[2], heads if op == "dot" else u.shape[1]), u.dtype)
-    _lacis.sddmm(edges.adjacency, _NUMBERS[u.dtype], (_raw(u), _raw(v), _raw(out)),
-                 (_OPS[op], heads), threads())
+    _lacis.sddmm(edges.adjacency, _NUMBERS[u.dtype],
+                 (_raw(u), _raw(v), _raw(out), _OPS[op], heads), threads())
     return out[:, 0] if op == "dot" and heads == 1 else out
 
 
@@ -146,8 +146,8 @@ def attention(edges, query, key, value, heads, scale):
     y = np.empty((len(query), value.shape[1]), query.dtype)
     lse = np.empty((len(query), heads), query.dtype)
     given = (_raw(query), _raw(key), _raw(value), heads, float(scale))
-    _lacis.dot_attention(edges.adjacency, _NUMBERS[query.dtype], given, (None, None, 0.0, 0),
-                         (_raw(y), _raw(lse), threads()))
+    _lacis.dot_attention(edges.adjacency, _NUMBERS[query.dtype],
+                         (given, (None, None, 0.0, 0), _raw(y), _raw(lse)), threads())
     return y
 
 
@@ -176,7 +176,7 @@ def edge_softmax(edges, scores, num_nodes):
     segments = _segments(targets_of(edges), num_nodes)
     _fits(x, segments.shape[1], "scores")
     y = np.empty_like(x)
-    segments.softmax(_NUMBERS[x.dtype], (_raw(x), _raw(y)), threads())
+    _lacis.segment_softmax(segments, _NUMBERS[x.dtype], (_raw(x), _raw(y)), threads())
     return y.reshape(shape)
 
 
@@ -185,7 +185,7 @@ def scatter(x, index, dim_size, reduce):
     segments = _segments(index, dim_size)
     _fits(x, segments.shape[1], "x")
     y = np.empty((segments.shape[0], x.shape[1]), x.dtype)
-    segments.reduce(_NUMBERS[x.dtype], (_raw(x), _raw(y)), reduce, threads())
+    _lacis.segment_reduce(segments, _NUMBERS[x.dtype], (_raw(x), _raw(y), reduce), threads())
     return y.reshape(len(y), *shape[1:])
 
 

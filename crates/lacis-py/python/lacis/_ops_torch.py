@@ -88,7 +88,7 @@ class _Sddmm(torch.autograd.Function):
         columns = heads if op == 0 else u.size(1)
         out = torch.empty((adjacency.shape[2], columns), dtype=kernels.SUMS[u.dtype])
         _lacis.sddmm(adjacency, kernels.NUMBERS[u.dtype],
-                     (kernels.raw(u), kernels.raw(v), kernels.raw(out)), (op, heads),
+                     (kernels.raw(u), kernels.raw(v), kernels.raw(out), op, heads),
                      kernels.threads())
         ctx.save_for_backward(u, v)
         ctx.adjacency, ctx.op = adjacency, op
@@ -107,8 +107,8 @@ class _Sddmm(torch.autograd.Function):
                 continue
             out = torch.empty_like(own)
             _lacis.sddmm_backward(ctx.adjacency, kernels.NUMBERS[u.dtype],
-                                  (kernels.raw(other), kernels.raw(grad), kernels.raw(out)),
-                                  (ctx.op, transposed), kernels.threads())
+                                  (kernels.raw(other), kernels.raw(grad), kernels.raw(out), ctx.op,
+                                   transposed), kernels.threads())
             grads.append(out)
         return *grads, None, None, None
 

@@ -1,75 +1,174 @@
-"""`optimize(model)`: the order of a layer's products, chosen by their costs, and products that stay
-the same from epoch to epoch computed once."""
+"""`optimize(model)`: products that stay the same from epoch to epoch computed once, their order
+chosen with that in mind, and backward products from some of their pairs where that is asked for."""
+
+import json
+import uuid
+from collections import OrderedDict
 
 import torch
 
-from . import _patch
+from . import _lacis, _patch, _plans
 from ._cache import derived, identity, peek
+from ._dense import Order
 from ._torch import Matrix
 
 MARK = "_lacis_optimized"
+_POLICIES = ("rsc", "adaptive")
+# What models share for sampling, by the name that their layers carry; the oldest make room.
+_MOST_SAMPLINGS = 64
+_samplings = OrderedDict()
 
 
-def optimize(model, approx=None):
+def optimize(model, approx=None, *, approx_budget=0.1, approx_error=None, approx_switch=0.8,
+             approx_force=False, epochs=None, seed=0):
     """Plan the products of a module's layers; returns the same module.
 
-    Layers of torch_geometric that Lacis knows then bracket their products by cost, ``(A·X)·W`` or
-    ``A·(X·W)``, and a product whose inputs are the same tensors at the same version as in the call
-    before is kept and not computed again. Class, parameters and state dict stay as they are, and
-    what lies between layers stays torch's. It works with and without :func:`lacis.patch`.
+    The planner knows layers of torch_geometric by their formulas. It brackets their products by
+    what they cost on this machine and graph, forward and backward together, and keeps ``A·X``
+    where its inputs are the same tensors at the same version as in the call before. Class,
+    parameters and state dict stay as they are, and what lies between layers stays torch's. It
+    works with and without :func:`lacis.patch`; :func:`lacis.report` shows the plans.
+
+    With ``approx="rsc"`` or ``"adaptive"`` backward products with the adjacency are computed from
+    some of their pairs, as ``lacis train --approx`` does: ``approx_budget`` is the share of their
+    work, ``approx_error`` an error that the budget follows instead, and from ``approx_switch`` of
+    ``epochs`` on, where that number is given, everything is exact. A layer for which the planner
+    says that it cannot pay stays exact, unless ``approx_force``. A budget of 1 is exact.
     """
-    if approx is not None:
-        raise NotImplementedError("optimize: approx is not available yet; leave it out")
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"optimize: a torch.nn.Module is needed, not {type(model).__name__}")
+    asked = None
+    if approx not in (None, "off"):
+        asked = _asked(approx, (approx_budget, approx_error, approx_switch), epochs, seed)
+        asked["force"] = bool(approx_force)
     _patch.install_layers()
-    for module in model.modules():
-        if _patch.is_layer(module):
-            module.__dict__[MARK] = True
+    for number, module in enumerate(filter(_patch.is_layer, model.modules())):
+        module.__dict__[MARK] = True if asked is None else {**asked, "layer": number}
     return model
+
+
+def _asked(approx, numbers, epochs, seed):
+    """What is asked for, as plain data: a model that is pickled needs no Lacis to be read."""
+    if approx not in _POLICIES:
+        raise ValueError(f"optimize: approx={approx!r}; 'rsc' or 'adaptive' would be right")
+    budget, error, switch = numbers
+    given = (approx, float(budget), None if error is None else float(error), float(switch),
+             None if epochs is None else int(epochs))
+    _lacis.Sampling(given, int(seed))  # says what is wrong with them
+    return {"given": given, "seed": int(seed), "group": uuid.uuid4().hex}
 
 
 def is_optimized(layer):
     return MARK in layer.__dict__
 
 
-def is_free(linear):
-    """Whether nobody would notice that a linear map is applied elsewhere: torch_geometric's or
-    torch's own, without hooks, parametrization or a weight that is not there yet."""
-    kind = type(linear)
-    if kind.__module__ not in ("torch_geometric.nn.dense.linear", "torch.nn.modules.linear"):
-        return False
-    if kind.__name__ != "Linear" or "forward" in linear.__dict__:
-        return False
-    if linear._forward_hooks or linear._forward_pre_hooks or linear._backward_hooks or \
-            linear._backward_pre_hooks:
-        return False
-    weight = linear.__dict__["_parameters"].get("weight")
-    return weight is not None and not torch.nn.parameter.is_lazy(weight)
+class _Shared:
+    """What the layers of a model share: the native state, and which product has which number."""
+
+    def __init__(self, asked):
+        self.native = _lacis.Sampling(tuple(asked["given"]), asked["seed"])
+        self.numbers = {}
+        self.left_off = {}
+
+    def number(self, product, width):
+        found = self.numbers.get(product)
+        if found is None:
+            found = self.numbers[product] = self.native.add(width)
+        return found
 
 
-def kept_product(matrix, x):
-    """`A·X` if it was asked for before with the same tensor at the same version, else None.
+def _shared(asked):
+    found = _samplings.get(asked["group"])
+    if found is None:
+        found = _samplings[asked["group"]] = _Shared(asked)
+        while len(_samplings) > _MOST_SAMPLINGS:
+            _samplings.popitem(last=False)
+    return found
+
+
+def sampler(layer, width, plan, position=0):
+    """Who computes a backward product of a layer from some of its pairs, or None."""
+    asked = layer.__dict__.get(MARK)
+    if not isinstance(asked, dict) or not torch.is_grad_enabled():
+        return None
+    shared, product = _shared(asked), (asked["layer"], position, width)
+    if plan is not None and not asked["force"] and asked["given"][1] < 1.0:
+        sampling = plan["sampling"]
+        if sampling is None or not sampling["pays"]:
+            shared.left_off[product] = None if sampling is None else sampling["speedup"]
+            return None
+    return shared.native, shared.number(product, width)
+
+
+def budget_of(layer):
+    """The share of backward products that a layer is asked to compute, or None for all."""
+    asked = layer.__dict__.get(MARK)
+    return asked["given"][1] if isinstance(asked, dict) else None
+
+
+def approximations():
+    """What was kept, how far off it was and what was left exact, for each optimized model."""
+    found = []
+    for shared in _samplings.values():
+        report = json.loads(shared.native.report())
+        names = {number: product for product, number in shared.numbers.items()}
+        for layer in report["layers"]:
+            layer["layer"] = names[layer["step"] - 1][0]
+        report["left_off"] = [{"layer": layer, "width": width, "predicted_speedup": speedup}
+                              for (layer, _, width), speedup in shared.left_off.items()]
+        found.append(report)
+    return found
+
+
+def samplers(layer, operator, x, hops):
+    """For each of a layer's products with one matrix: who computes its gradient, or None."""
+    budget = budget_of(layer)
+    if budget is None or not isinstance(operator, Matrix):
+        return [None] * hops
+    width = x.size(1)
+    plan = _plans.plan("gcn", operator, x, (width, False, False), (False, budget))
+    return [sampler(layer, width, plan, position) for position in range(hops)]
+
+
+def order_of(layer, kind, matrix, x, how):
+    """How a layer computes `A·x·Wᵀ`; `how` is (columns of the result, bias, root weight) and how
+    many times it gathers, if not once."""
+    optimized = is_optimized(layer)
+    stays = optimized and _was_seen(matrix, x)
+    plan = _plans.plan(kind, matrix, x, how, (stays, budget_of(layer)))
+    if plan is None:
+        return Order(matrix, kind != "gcn", True)
+    kept = None
+    if stays and plan["gathers_first"]:
+        kept = x
+        for _ in range(how[3] if len(how) > 3 else 1):
+            kept = _kept(matrix, kept)
+    back = how[0] if plan["narrow_back"] or not plan["gathers_first"] else x.size(1)
+    sample = sampler(layer, back, plan) if optimized else None
+    return Order(matrix, plan["gathers_first"], plan["narrow_back"], kept, sample)
+
+
+def _was_seen(matrix, x):
+    """Whether a product was asked for before with the same tensor at the same version.
 
     The first call only remembers who asked: features that are new every time, as in batches and
     after dropout, cost nothing.
     """
     if not isinstance(matrix, Matrix) or x.requires_grad or x.is_inference():
-        return None
-    key = ("product", id(matrix))
-    found = peek(x, key)
-    if found is not None and found[0] is matrix:
-        return found[1]
-    seen = peek(x, ("seen", id(matrix)))
-    if seen is None or seen[0] is not matrix:
-        derived(x, ("seen", id(matrix)), lambda: (matrix, identity(x)))
-        return None
-    return derived(x, key, lambda: (matrix, matrix.product(x)))[1]
+        return False
+    key = ("seen", id(matrix))
+    seen = peek(x, key)
+    if seen is not None and seen[0] is matrix:
+        return True
+    derived(x, key, lambda: (matrix, identity(x)))
+    return False
 
 
-def gathers_first(matrix, x, width):
-    """Whether `(A·X)·W` costs less than `A·(X·W)`, forward and backward, where `X·W` is so wide."""
-    backward = torch.is_grad_enabled()
-    first = matrix.seconds(x.size(1), x.dtype) * (1 + (backward and x.requires_grad))
-    last = matrix.seconds(width, x.dtype) * (1 + backward)
-    return first < last
+def _kept(matrix, x):
+    found = derived(x, ("product", id(matrix)), lambda: (matrix, matrix.product(x)))
+    return found[1] if found[0] is matrix else matrix.product(x)
+
+
+def kept_product(matrix, x):
+    """`A·X` if it was asked for before with the same tensor at the same version, else None."""
+    return _kept(matrix, x) if _was_seen(matrix, x) else None

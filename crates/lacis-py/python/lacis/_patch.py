@@ -46,7 +46,6 @@ def patch():
     if not _state["active"]:
         if importlib.util.find_spec("torch") is None:
             return Handle((), "nothing to patch: torch is not installed")
-        _use_profile()
         try:
             _patch_all()
         except BaseException:
@@ -78,14 +77,6 @@ class patched(contextlib.ContextDecorator):
         if not self._was.pop():
             unpatch()
         return False
-
-
-def _use_profile():
-    from . import _lacis
-
-    path = os.environ.get("LACIS_MACHINE")
-    if path and hasattr(_lacis, "use_machine_profile"):
-        _lacis.use_machine_profile(path)
 
 
 def _patch_all():

@@ -66,10 +66,12 @@ def reset():
 
 
 class Report:
-    """Calls by layer and function; prints as a table; `rows`, `caches` and `memory` are data."""
+    """Calls by layer and function; prints as a table; `rows`, `plans`, `approximations`, `caches`
+    and `memory` are data."""
 
-    def __init__(self, rows, caches, memory, patched):
+    def __init__(self, rows, planned, caches, memory, patched):
         self.rows, self.caches, self.memory, self.patched = rows, caches, memory, patched
+        self.plans, self.approximations = planned
 
     def __repr__(self):
         lines = ["lacis: patched" if self.patched else "lacis: not patched"]
@@ -87,12 +89,40 @@ class Report:
                              f"{row['largest_difference']:.3g}")
         if not self.rows:
             lines.append("nothing was called yet")
+        lines += map(_plan_line, self.plans)
+        for one in self.approximations:
+            lines += _approximation_lines(one)
         cache = self.caches
         lines.append(f"caches: {cache['objects']} objects of {cache['tensors']} tensors, "
                      f"{_size(cache['bytes'])}, {cache['hits']} hits, {cache['misses']} misses")
         lines.append(f"memory of results: {_size(self.memory['used_bytes'])} in use, "
                      f"{_size(self.memory['kept_bytes'])} kept for reuse")
         return "\n".join(lines)
+
+
+def _plan_line(plan):
+    weighed = [other["predicted_ms"] for other in plan["candidates"]
+               if other["predicted_ms"] is not None]
+    best = f"; {len(weighed)} weighed, up to {max(weighed):.2f} ms" if len(weighed) > 1 else ""
+    kept = ", A·X kept" if plan["kept"] else ""
+    return (f"plan of {plan['calls']} calls: {plan['kind']} {plan['inputs']} to {plan['outputs']} "
+            f"columns, {plan['rows']:,} nodes, {plan['entries']:,} entries: {plan['formula']}"
+            f"{kept}, {plan['predicted_ms']:.2f} ms predicted{best}")
+
+
+def _approximation_lines(one):
+    """What sampling did, for each product, and where the planner left it off."""
+    yield f"approximation: {one['policy']}, budget {one['budget']:g}"
+    for layer in one["layers"]:
+        if layer["kept"] is None:
+            yield f"    layer {layer['layer']}: exact so far"
+            continue
+        exact, sampled = layer["exact_ms"], layer["sampled_ms"]
+        times = "" if None in (exact, sampled) else f", {exact:.2f} ms exact, {sampled:.2f} sampled"
+        yield (f"    layer {layer['layer']}: {layer['kept']:.3f} of {layer['entries']:,} entries "
+               f"kept, error {layer['error']:.3f}{times}")
+    for layer in one["left_off"]:
+        yield f"    layer {layer['layer']}: left exact, sampling cannot pay there"
 
 
 def _size(n):
@@ -134,7 +164,19 @@ def report(measure=False):
 
         caches = summary()
     memory = {"used_bytes": used, "kept_bytes": kept}
-    return Report(rows, caches, memory, _patch.is_patched())
+    return Report(rows, _planned(), caches, memory, _patch.is_patched())
+
+
+def _planned():
+    """Plans and approximations, where anything was planned."""
+    import sys
+
+    if f"{__package__}._optimize" not in sys.modules:
+        return [], []
+    from ._optimize import approximations
+    from ._plans import plans
+
+    return plans(), approximations()
 
 
 def wants_measure(name):

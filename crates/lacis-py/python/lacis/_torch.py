@@ -4,6 +4,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from . import _lacis
+from ._crew import SPARSE, crew, threads
 
 # What a kernel calls a dtype, and in what it adds.
 NUMBERS = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
@@ -15,7 +16,6 @@ SPLIT_EVENLY, FIRST, SPLIT_WITH_ZERO = 0, 1, 2
 # From this size on results come from Lacis's own memory.
 _LARGE_BYTES = 1 << 20
 _from_dlpack = torch._C._from_dlpack
-threads = torch.get_num_threads
 
 
 def empty(rows, cols, dtype):
@@ -43,7 +43,8 @@ def raw_list(x):
     return (x.data_ptr(), x.numel())
 
 
-def _address(x):
+def address(x):
+    """Where a vector is, 0 for none."""
     return 0 if x is None else x.data_ptr()
 
 
@@ -97,35 +98,61 @@ class Matrix:
             self._made[key] = made
         return made
 
-    def seconds(self, k, dtype):
-        """How long a product with `k` columns takes, by the machine's profile."""
-        key = ("seconds", k, dtype)
-        made = self._made.get(key)
+    def plus_identity(self):
+        """``A + I``, or None where the matrix has factors or values."""
+        if self.left is not None or self.right is not None or self.values is not None:
+            return None
+        made = self._made.get("plus identity")
         if made is None:
-            made = _lacis.spmm_seconds(self.adjacency, NUMBERS[dtype], k, self.values is not None)
-            self._made[key] = made
-        return made
+            made = self._made["plus identity"] = Matrix(self.adjacency.plus_identity())
+        return made.t() if self.flipped else made
 
-    def product(self, x, bias=None):
-        """``self @ x + bias`` without autograd."""
-        dtype = x.dtype
-        sums = SUMS[dtype]
+    def product(self, x, bias=None, out=None):
+        """``self @ x + bias`` without autograd, added to `out` where that is given."""
+        dtype, sums = x.dtype, SUMS[x.dtype]
         x = as_rows(x)
-        y = empty(self.shape[0], x.size(1), dtype)
-        left, right = self._factors(sums)
+        y = empty(self.shape[0], x.size(1), dtype) if out is None else out
         if bias is not None:
             bias = bias.detach().to(sums).contiguous()
-        which = (self.flipped, 0, _address(left), _address(right),
-                 _address(self._arranged(sums)), _address(bias))
-        _lacis.spmm(self.adjacency, NUMBERS[dtype], (raw(x), raw(y)), which, threads())
+        which = self._which(sums, bias, out is not None)
+        _lacis.spmm(self.adjacency, NUMBERS[dtype], (raw(x), raw(y), which), self._crew(x))
         return y
 
-    def __call__(self, x, bias=None):
+    def _crew(self, x):
+        return crew(self.nnz * x.size(1) / SPARSE)
+
+    def _which(self, sums, bias, adds):
+        left, right = self._factors(sums)
+        return (self.flipped, 0, address(left), address(right), address(self._arranged(sums)),
+                address(bias), adds)
+
+    def back(self, grad, sample=None, out=None):
+        """``selfᵀ @ grad`` without autograd; `sample` = (who, number) takes some of its pairs."""
+        if sample is None or grad.dtype is not torch.float32:
+            return self.t().product(grad, out=out)
+        grad, (sampling, number) = as_rows(grad), sample
+        dx = empty(self.shape[1], grad.size(1), grad.dtype) if out is None else out
+        which = self.t()._which(torch.float32, None, out is not None)
+        sampling.spmm(self.adjacency, (number, (raw(grad), raw(dx), which)), self._crew(grad))
+        return dx
+
+    def __call__(self, x, bias=None, sample=None):
         """``self @ x + bias``."""
         if torch.is_grad_enabled() and (x.requires_grad or
                                         (bias is not None and bias.requires_grad)):
-            return _Product.apply(x, bias, self)
+            return _Product.apply(x, bias, self, sample)
         return self.product(x, bias)
+
+
+def column_sums(x):
+    """The sums of a matrix's columns, without autograd."""
+    sums = torch.empty(x.size(1), dtype=SUMS[x.dtype])
+    _lacis.column_sums(NUMBERS[x.dtype], (raw(x), raw_list(sums)), threads())
+    return sums
+
+
+def _crew(adjacency, y):
+    return crew(adjacency.shape[2] * y.size(1) / SPARSE)
 
 
 def arrange(adjacency, values, transposed):
@@ -141,18 +168,22 @@ def arrange(adjacency, values, transposed):
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, bias, matrix):
-        ctx.matrix = matrix
+    def forward(ctx, x, bias, matrix, sample):
+        ctx.matrix, ctx.sample = matrix, sample
         ctx.bias_dtype = None if bias is None else bias.dtype
         return matrix.product(x, bias)
 
     @staticmethod
     def backward(ctx, grad):
-        needs_x, needs_bias, _ = ctx.needs_input_grad
-        # The transpose is a product like any other, so that this can be differentiated again.
-        dx = ctx.matrix.t()(grad) if needs_x else None
-        dbias = grad.sum(0).to(ctx.bias_dtype) if needs_bias else None
-        return dx, dbias, None
+        needs_x, needs_bias, _, _ = ctx.needs_input_grad
+        if torch.is_grad_enabled():
+            # A product like any other, so that this can be differentiated again.
+            dx = ctx.matrix.t()(grad) if needs_x else None
+            return dx, grad.sum(0).to(ctx.bias_dtype) if needs_bias else None, None, None
+        grad = as_rows(grad)
+        dx = ctx.matrix.back(grad, ctx.sample) if needs_x else None
+        dbias = column_sums(grad).to(ctx.bias_dtype) if needs_bias else None
+        return dx, dbias, None, None
 
 
 def weighted(adjacency, x, weight):
@@ -180,8 +211,8 @@ class _Weighted(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             x = as_rows(x)
             dweight = torch.empty(weight.shape, dtype=SUMS[x.dtype])
-            _lacis.value_gradients(ctx.adjacency, NUMBERS[x.dtype], (raw(x), raw(grad)),
-                                          (0, 0, raw_list(dweight)), threads())
+            _lacis.value_gradients(ctx.adjacency, NUMBERS[x.dtype],
+                                   (raw(x), raw(grad), raw_list(dweight)), threads())
             dweight = dweight.to(weight.dtype)
         return dx, dweight, None
 
@@ -197,8 +228,8 @@ def _extreme(adjacency, x, reduce, values):
     y = empty(adjacency.shape[0], x.size(1), x.dtype)
     if values is not None:
         values = arrange(adjacency, values.detach().to(SUMS[x.dtype]), False)
-    which = (False, reduce, 0, 0, _address(values), 0)
-    _lacis.spmm(adjacency, NUMBERS[x.dtype], (raw(x), raw(y)), which, threads())
+    which = (False, reduce, 0, 0, address(values), 0, False)
+    _lacis.spmm(adjacency, NUMBERS[x.dtype], (raw(x), raw(y), which), threads())
     return y
 
 
@@ -214,8 +245,8 @@ class _Extreme(torch.autograd.Function):
             own = None
             if values is not None:
                 own = arrange(adjacency, values.detach().to(SUMS[x.dtype]), False)
-            _lacis.spmm_arguments(adjacency, NUMBERS[x.dtype], (raw(x), raw(y), raw_list(at)),
-                                     (reduce, _address(own)), threads())
+            _lacis.spmm_arguments(adjacency, NUMBERS[x.dtype],
+                                  (raw(x), raw(y), raw_list(at), reduce, address(own)), threads())
         else:
             y = _extreme(adjacency, x, reduce, values)
         ctx.save_for_backward(x, y, at, values)
@@ -233,9 +264,10 @@ class _Extreme(torch.autograd.Function):
             own = [arrange(adjacency, values, transposed) for transposed in (False, True)]
         if at is None:
             at = torch.empty(0, dtype=torch.int32)
+        tensors = (raw(x), raw(y), raw(grad), raw(dx), raw_list(at))
         _lacis.spmm_extreme_backward(
-            adjacency, NUMBERS[x.dtype], (raw(x), raw(y), raw(grad), raw(dx)), raw_list(at),
-            (ctx.reduce, ctx.ties), (_address(own[0]), _address(own[1])), threads())
+            adjacency, NUMBERS[x.dtype],
+            (tensors, ctx.reduce, ctx.ties, address(own[0]), address(own[1])), threads())
         return dx, None, None, None, None
 
 
@@ -251,8 +283,9 @@ class _Gat(torch.autograd.Function):
         y = empty(adjacency.shape[0], source.size(1), dtype)
         lse = torch.empty((y.size(0), vectors[0].size(0)), dtype=sums)
         given = (raw(source), _raw(target), raw(vectors[0]), raw(vectors[1]), slope)
-        _lacis.gat(adjacency, NUMBERS[dtype], given, (None, _raw(bias), p, seed),
-                      (raw(y), raw(lse), threads()))
+        edges = (None, _raw(bias), p, seed)
+        _lacis.gat(adjacency, NUMBERS[dtype], (given, edges, raw(y), raw(lse)),
+                   _crew(adjacency, y))
         ctx.how = how
         ctx.dtypes = (target_vectors.dtype, source_vectors.dtype)
         ctx.save_for_backward(source, target, *vectors, bias, y, lse)
@@ -269,10 +302,11 @@ class _Gat(torch.autograd.Function):
         dt, du = torch.empty_like(t), torch.empty_like(u)
         dbias = torch.empty_like(bias) if ctx.needs_input_grad[4] else None
         given = (raw(source), _raw(target), raw(t), raw(u), slope)
+        grads = (raw(dsource), _raw(dtarget), raw(dt), raw(du), _raw(dbias))
         _lacis.gat_backward(
-            adjacency, NUMBERS[dtype], given,
-            ((None, _raw(bias), p, seed), (raw(y), raw(lse), raw(grad))),
-            (raw(dsource), _raw(dtarget), raw(dt), raw(du), _raw(dbias), threads()))
+            adjacency, NUMBERS[dtype],
+            (given, (None, _raw(bias), p, seed), (raw(y), raw(lse), raw(grad)), grads),
+            _crew(adjacency, y))
         return dsource, dtarget, dt.to(ctx.dtypes[0]), du.to(ctx.dtypes[1]), dbias, None
 
 
@@ -286,8 +320,9 @@ class _GatV2(torch.autograd.Function):
         features = None if features is None else as_rows(features)
         y = empty(adjacency.shape[0], source.size(1), dtype)
         lse = torch.empty((y.size(0), own.size(0)), dtype=sums)
-        _lacis.gatv2(adjacency, NUMBERS[dtype], (raw(target), raw(source), raw(own), slope),
-                        (_raw(features), None, p, seed), (raw(y), raw(lse), threads()))
+        given, edges = (raw(target), raw(source), raw(own), slope), (_raw(features), None, p, seed)
+        _lacis.gatv2(adjacency, NUMBERS[dtype], (given, edges, raw(y), raw(lse)),
+                     _crew(adjacency, y))
         ctx.how, ctx.vectors_dtype = how, vectors.dtype
         ctx.save_for_backward(target, source, own, features, y, lse)
         return y
@@ -301,10 +336,11 @@ class _GatV2(torch.autograd.Function):
         dtarget, dsource = empty(*target.shape, dtype), empty(*source.shape, dtype)
         dvectors = torch.empty_like(own)
         dfeatures = empty(*features.shape, dtype) if ctx.needs_input_grad[3] else None
-        _lacis.gatv2_backward(
-            adjacency, NUMBERS[dtype], (raw(target), raw(source), raw(own), slope),
-            ((_raw(features), None, p, seed), (raw(y), raw(lse), raw(grad))),
-            (raw(dtarget), raw(dsource), raw(dvectors), _raw(dfeatures), threads()))
+        given, edges = (raw(target), raw(source), raw(own), slope), (_raw(features), None, p, seed)
+        grads = (raw(dtarget), raw(dsource), raw(dvectors), _raw(dfeatures))
+        _lacis.gatv2_backward(adjacency, NUMBERS[dtype],
+                              (given, edges, (raw(y), raw(lse), raw(grad)), grads),
+                              _crew(adjacency, y))
         return dtarget, dsource, dvectors.to(ctx.vectors_dtype), dfeatures, None
 
 
@@ -317,9 +353,10 @@ class _DotAttention(torch.autograd.Function):
         features = None if features is None else as_rows(features)
         y = empty(adjacency.shape[0], values.size(1), dtype)
         lse = torch.empty((y.size(0), heads), dtype=sums)
-        _lacis.dot_attention(
-            adjacency, NUMBERS[dtype], (raw(queries), raw(keys), raw(values), heads, scale),
-            (_raw(features), None, p, seed), (raw(y), raw(lse), threads()))
+        given = (raw(queries), raw(keys), raw(values), heads, scale)
+        edges = (_raw(features), None, p, seed)
+        _lacis.dot_attention(adjacency, NUMBERS[dtype], (given, edges, raw(y), raw(lse)),
+                             _crew(adjacency, y))
         ctx.how = how
         ctx.save_for_backward(queries, keys, values, features, y, lse)
         return y
@@ -332,10 +369,12 @@ class _DotAttention(torch.autograd.Function):
         dtype, grad = keys.dtype, as_rows(grad)
         grads = [empty(*x.shape, dtype) for x in (queries, keys, values)]
         dfeatures = empty(*features.shape, dtype) if ctx.needs_input_grad[3] else None
+        given = (raw(queries), raw(keys), raw(values), heads, scale)
+        edges, past = (_raw(features), None, p, seed), (raw(y), raw(lse), raw(grad))
         _lacis.dot_attention_backward(
-            adjacency, NUMBERS[dtype], (raw(queries), raw(keys), raw(values), heads, scale),
-            ((_raw(features), None, p, seed), (raw(y), raw(lse), raw(grad))),
-            (*(raw(dx) for dx in grads), _raw(dfeatures), threads()))
+            adjacency, NUMBERS[dtype],
+            (given, edges, past, (*(raw(dx) for dx in grads), _raw(dfeatures))),
+            _crew(adjacency, y))
         return *grads, dfeatures, None
 
 
@@ -370,8 +409,8 @@ class _Reduce(torch.autograd.Function):
         grad = as_rows(grad)
         dx = empty(*ctx.shape, grad.dtype)
         given = raw(dx) if x is None else raw(x)
-        ctx.segments.reduce_backward(NUMBERS[grad.dtype], (given, raw(grad), raw(dx)),
-                                     ctx.reduce, threads())
+        _lacis.segment_reduce_backward(ctx.segments, NUMBERS[grad.dtype],
+                                       (given, raw(grad), raw(dx), ctx.reduce), threads())
         return dx, None, None, None
 
 
@@ -389,7 +428,7 @@ def _again(grad, index, segments, reduce):
 def reduce_rows(x, segments, reduce):
     """The rows of each segment as one, without autograd."""
     y = empty(segments.shape[0], x.size(1), x.dtype)
-    segments.reduce(NUMBERS[x.dtype], (raw(x), raw(y)), reduce, threads())
+    _lacis.segment_reduce(segments, NUMBERS[x.dtype], (raw(x), raw(y), reduce), threads())
     return y
 
 
@@ -414,14 +453,15 @@ class _Softmax(torch.autograd.Function):
         (y,) = ctx.saved_tensors
         grad = as_rows(grad)
         dx = empty(*y.shape, y.dtype)
-        ctx.segments.softmax_backward(NUMBERS[y.dtype], (raw(y), raw(grad), raw(dx)), threads())
+        _lacis.segment_softmax_backward(ctx.segments, NUMBERS[y.dtype],
+                                        (raw(y), raw(grad), raw(dx)), threads())
         return dx, None
 
 
 def softmax_rows(x, segments):
     """Softmax over each segment, each column alone, without autograd."""
     y = empty(*x.shape, x.dtype)
-    segments.softmax(NUMBERS[x.dtype], (raw(x), raw(y)), threads())
+    _lacis.segment_softmax(segments, NUMBERS[x.dtype], (raw(x), raw(y)), threads())
     return y
 
 

@@ -119,15 +119,17 @@ class Run:
         return page(self)
 
 
-def train(graph, model="gcn", hidden=None, epochs=None, *, out=None, progress=None, **flags):
+def train(graph, model=None, hidden=None, epochs=None, *, out=None, progress=None, **flags):
     """Trains a network on a graph and returns the :class:`Run`.
 
     ``graph`` is a :class:`Graph`, a PyG ``Data``, or what :func:`load_graph` takes. All flags of
-    ``lacis train`` are arguments by the same names and with the same defaults (``hidden=64``,
-    ``epochs=200`` unless a data set has its own): ``layers``, ``heads``, ``dropout``, ``lr``,
-    ``weight_decay``, ``seed``, ``eval_every``, ``patience``, ``split``, ``threads``, …;
-    ``lacis train --help`` lists them. ``out`` names the folder that
+    ``lacis train`` are arguments by the same names and with the same defaults (``model="gcn"``,
+    ``hidden=64``, ``epochs=200`` unless a data set has its own): ``layers``, ``heads``,
+    ``dropout``, ``lr``, ``weight_decay``, ``seed``, ``eval_every``, ``patience``, ``split``,
+    ``approx``, ``threads``, …; ``lacis train --help`` lists them. ``out`` names the folder that
     keeps the run; without it a temporary one does, for as long as the run or its model is used.
+    ``resume=`` goes on with the run of a folder, as it was begun: what is said besides must be the
+    same.
 
     Ctrl-C ends the training within a second; the run so far is returned, ``run.interrupted`` is
     true, and ``run.history`` has all finished epochs. A second Ctrl-C is Python's.

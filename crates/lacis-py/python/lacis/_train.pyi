@@ -36,7 +36,7 @@ class Run:
 
 def train(
     graph: Graph | str | PathLike[str] | Any,
-    model: str = "gcn",
+    model: str | None = None,
     hidden: int | None = None,
     epochs: int | None = None,
     *,

@@ -1,9 +1,11 @@
 //! [`Adjacency`]: the sparse matrix of an `edge_index` or of a sparse tensor, and its transpose.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use lacis::error::same_size;
 use lacis::kernels::Stored;
+use lacis::kernels::profile::spread;
 use lacis::threads::{ranges, split_at_ends};
 use lacis::{Buffer, CHUNK_ENTRIES, Coo, Csr, CsrParts, Error, Extent, Graph, Repeats, Result};
 use lacis::{RowPtr, SelfLoops, Tags, Threads};
@@ -12,13 +14,19 @@ use pyo3::prelude::*;
 use super::convert::{Plain, RawList, read, with_numbers, write};
 use super::{Numbers, failed, threads};
 
+/// The number of the next matrix.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
 /// A sparse matrix of ones, its rows the targets of edges and its columns their sources.
 #[pyclass(frozen, module = "lacis._lacis")]
 pub struct Adjacency {
+    /// No other matrix of this process has or had it.
+    id: u64,
     graph: Graph,
     /// Whether positions in the caller's list are known; they are the stored ones if no others.
     ordered: bool,
     transpose_in_order: OnceLock<Arc<Csr>>,
+    spread: OnceLock<f64>,
 }
 
 /// Indices of an edge: what a caller's list holds.
@@ -112,6 +120,15 @@ impl Adjacency {
         self.csr().order().is_some()
     }
 
+    /// `A + I`: every node once more among its own neighbours.
+    fn plus_identity(&self, py: Python<'_>) -> PyResult<Self> {
+        let make = || -> Result<Self> {
+            let looped = self.csr().clone().without_order().with_self_loops(SelfLoops::AddAll(1.0));
+            Ok(Adjacency::new(looped?, false))
+        };
+        py.detach(make).map_err(failed)
+    }
+
     /// Whether the matrix is its own transpose.
     fn is_symmetric(&self, py: Python<'_>, count: usize) -> PyResult<bool> {
         py.detach(|| Ok(self.graph.is_symmetric(&threads(count)?))).map_err(failed)
@@ -146,7 +163,19 @@ impl Adjacency {
     fn new(csr: Csr, ordered: bool) -> Self {
         let own = |order: &[u32]| order.iter().enumerate().all(|(at, &place)| at == place as usize);
         let csr = if csr.order().is_some_and(own) { csr.without_order() } else { csr };
-        Adjacency { graph: Graph::new(csr), ordered, transpose_in_order: OnceLock::new() }
+        let (transpose_in_order, spread) = (OnceLock::new(), OnceLock::new());
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Adjacency { id, graph: Graph::new(csr), ordered, transpose_in_order, spread }
+    }
+
+    /// What tells it from every other matrix.
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// How far apart the columns of entries are that follow each other.
+    pub(super) fn spread(&self) -> f64 {
+        *self.spread.get_or_init(|| spread(self.csr().view()))
     }
 
     /// The matrix.

@@ -10,8 +10,9 @@ use lacis::{CsrView, Result, Rng, Threads};
 use pyo3::prelude::*;
 
 use super::adjacency::Adjacency;
-use super::convert::{Plain, Raw, with_numbers};
-use super::{Numbers, failed, isa, threads};
+use super::call::Call;
+use super::convert::{Number, Plain, Raw};
+use super::isa;
 
 /// What edges have: features, a bias per head, the share of coefficients that is dropped and the
 /// seed that says which.
@@ -33,161 +34,120 @@ impl OfEdges {
 /// The result, what the forward leaves for the backward, and the gradient of the result.
 type Past = (Raw, Raw, Raw);
 
-/// GAT: `y` and `lse` from `source`, `target` (absent: the same), both vectors and the slope.
-#[pyfunction]
-pub fn gat(
-    py: Python<'_>,
-    on: &Adjacency,
-    numbers: Numbers,
-    given: (Raw, Option<Raw>, Raw, Raw, f64),
-    edges: OfEdges,
-    tensors: (Raw, Raw, usize),
-) -> PyResult<()> {
-    let (y, lse, count) = tensors;
-    let run = || -> Result<()> {
-        with_numbers!(numbers, T => {
-            let threads = threads(count)?;
-            let gat = gat_of::<T>(on.attended(&edges, &threads)?, given, &edges)?;
-            gat.forward(isa(), (y.write::<T>()?, lse.write()?), &threads)
-        })
-    };
-    py.detach(run).map_err(failed)
+/// What GAT is computed from: rows of sources, of targets where they are others, the vectors of
+/// both, and the slope.
+#[derive(Clone, Copy, Debug, FromPyObject)]
+pub struct OfGat(Raw, Option<Raw>, Raw, Raw, f64);
+
+/// What it is computed from, the edges, `y` and `lse`.
+#[derive(Clone, Copy, Debug, FromPyObject)]
+pub struct GatCall(OfGat, OfEdges, Raw, Raw);
+
+impl Call<Adjacency> for GatCall {
+    fn run<T: Number>(self, on: &Adjacency, threads: &Threads) -> Result<()> {
+        let GatCall(given, edges, y, lse) = self;
+        let gat = given.on::<T>(on.attended(&edges, threads)?, &edges)?;
+        gat.forward(isa(), (y.write::<T>()?, lse.write()?), threads)
+    }
 }
 
-/// The gradients of [`gat`]: of source, target, target vectors, source vectors and
-/// of the edges' bias.
-#[pyfunction]
-#[allow(clippy::type_complexity)]
-pub fn gat_backward(
-    py: Python<'_>,
-    on: &Adjacency,
-    numbers: Numbers,
-    given: (Raw, Option<Raw>, Raw, Raw, f64),
-    of: (OfEdges, Past),
-    grads: (Raw, Option<Raw>, Raw, Raw, Option<Raw>, usize),
-) -> PyResult<()> {
-    let (edges, past) = of;
-    let (source, target, target_vectors, source_vectors, bias, count) = grads;
-    let run = || -> Result<()> {
-        with_numbers!(numbers, T => {
-            let threads = threads(count)?;
-            let gat = gat_of::<T>(on.attended(&edges, &threads)?, given, &edges)?;
-            let past = on.past::<T>((&edges, bias.is_some()), past, &threads)?;
-            let grads = GatGrads {
-                source: source.write::<T>()?,
-                target: some(target)?,
-                target_vectors: target_vectors.write()?,
-                source_vectors: source_vectors.write()?,
-                edge_vectors: None,
-                features: None,
-                bias: some(bias)?,
-            };
-            gat.backward(isa(), &past, grads, &threads)
-        })
-    };
-    py.detach(run).map_err(failed)
+/// What it was computed from, the edges, the past; gradients of source, target, target vectors,
+/// source vectors and of the edges' bias.
+#[derive(Clone, Copy, Debug, FromPyObject)]
+pub struct GatBackward(OfGat, OfEdges, Past, (Raw, Option<Raw>, Raw, Raw, Option<Raw>));
+
+impl Call<Adjacency> for GatBackward {
+    fn run<T: Number>(self, on: &Adjacency, threads: &Threads) -> Result<()> {
+        let GatBackward(given, edges, past, grads) = self;
+        let (source, target, target_vectors, source_vectors, bias) = grads;
+        let gat = given.on::<T>(on.attended(&edges, threads)?, &edges)?;
+        let past = on.past::<T>((&edges, bias.is_some()), past, threads)?;
+        let grads = GatGrads {
+            source: source.write::<T>()?,
+            target: some(target)?,
+            target_vectors: target_vectors.write()?,
+            source_vectors: source_vectors.write()?,
+            edge_vectors: None,
+            features: None,
+            bias: some(bias)?,
+        };
+        gat.backward(isa(), &past, grads, threads)
+    }
 }
 
-/// GATv2: `y` and `lse` from `target`, `source`, the vectors and the slope.
-#[pyfunction]
-pub fn gatv2(
-    py: Python<'_>,
-    on: &Adjacency,
-    numbers: Numbers,
-    given: (Raw, Raw, Raw, f64),
-    edges: OfEdges,
-    tensors: (Raw, Raw, usize),
-) -> PyResult<()> {
-    let (y, lse, count) = tensors;
-    let run = || -> Result<()> {
-        with_numbers!(numbers, T => {
-            let threads = threads(count)?;
-            let gat = gatv2_of::<T>(on.attended(&edges, &threads)?, given, &edges)?;
-            gat.forward(isa(), (y.write::<T>()?, lse.write()?), &threads)
-        })
-    };
-    py.detach(run).map_err(failed)
+/// What GATv2 is computed from: rows of targets and sources, the vectors, and the slope.
+#[derive(Clone, Copy, Debug, FromPyObject)]
+pub struct OfGatV2(Raw, Raw, Raw, f64);
+
+/// What it is computed from, the edges, `y` and `lse`.
+#[derive(Clone, Copy, Debug, FromPyObject)]
+pub struct GatV2Call(OfGatV2, OfEdges, Raw, Raw);
+
+impl Call<Adjacency> for GatV2Call {
+    fn run<T: Number>(self, on: &Adjacency, threads: &Threads) -> Result<()> {
+        let GatV2Call(given, edges, y, lse) = self;
+        let gat = given.on::<T>(on.attended(&edges, threads)?, &edges)?;
+        gat.forward(isa(), (y.write::<T>()?, lse.write()?), threads)
+    }
 }
 
-/// The gradients of [`gatv2`]: of target, source, vectors and the edges' features.
-#[pyfunction]
-pub fn gatv2_backward(
-    py: Python<'_>,
-    on: &Adjacency,
-    numbers: Numbers,
-    given: (Raw, Raw, Raw, f64),
-    of: (OfEdges, Past),
-    grads: (Raw, Raw, Raw, Option<Raw>, usize),
-) -> PyResult<()> {
-    let (edges, past) = of;
-    let (target, source, vectors, features, count) = grads;
-    let run = || -> Result<()> {
-        with_numbers!(numbers, T => {
-            let threads = threads(count)?;
-            let gat = gatv2_of::<T>(on.attended(&edges, &threads)?, given, &edges)?;
-            let past = on.past::<T>((&edges, false), past, &threads)?;
-            let grads = GatV2Grads {
-                target: target.write::<T>()?,
-                source: source.write::<T>()?,
-                vectors: vectors.write()?,
-                features: some(features)?,
-                bias: None,
-            };
-            gat.backward(isa(), &past, grads, &threads)
-        })
-    };
-    py.detach(run).map_err(failed)
+/// What it was computed from, the edges, the past; gradients of target, source, vectors and of the
+/// edges' features.
+#[derive(Clone, Copy, Debug, FromPyObject)]
+pub struct GatV2Backward(OfGatV2, OfEdges, Past, (Raw, Raw, Raw, Option<Raw>));
+
+impl Call<Adjacency> for GatV2Backward {
+    fn run<T: Number>(self, on: &Adjacency, threads: &Threads) -> Result<()> {
+        let GatV2Backward(given, edges, past, (target, source, vectors, features)) = self;
+        let gat = given.on::<T>(on.attended(&edges, threads)?, &edges)?;
+        let past = on.past::<T>((&edges, false), past, threads)?;
+        let grads = GatV2Grads {
+            target: target.write::<T>()?,
+            source: source.write::<T>()?,
+            vectors: vectors.write()?,
+            features: some(features)?,
+            bias: None,
+        };
+        gat.backward(isa(), &past, grads, threads)
+    }
 }
 
-/// Dot products: `y` and `lse` from queries, keys, values, the number of heads and the scale.
-#[pyfunction]
-pub fn dot_attention(
-    py: Python<'_>,
-    on: &Adjacency,
-    numbers: Numbers,
-    given: (Raw, Raw, Raw, usize, f64),
-    edges: OfEdges,
-    tensors: (Raw, Raw, usize),
-) -> PyResult<()> {
-    let (y, lse, count) = tensors;
-    let run = || -> Result<()> {
-        with_numbers!(numbers, T => {
-            let threads = threads(count)?;
-            let dot = dot_of::<T>(on.attended(&edges, &threads)?, given, &edges)?;
-            dot.forward(isa(), (y.write::<T>()?, lse.write()?), &threads)
-        })
-    };
-    py.detach(run).map_err(failed)
+/// What attention by dot products is computed from: queries, keys, values, how many heads, and the
+/// scale.
+#[derive(Clone, Copy, Debug, FromPyObject)]
+pub struct OfDot(Raw, Raw, Raw, usize, f64);
+
+/// What it is computed from, the edges, `y` and `lse`.
+#[derive(Clone, Copy, Debug, FromPyObject)]
+pub struct DotCall(OfDot, OfEdges, Raw, Raw);
+
+impl Call<Adjacency> for DotCall {
+    fn run<T: Number>(self, on: &Adjacency, threads: &Threads) -> Result<()> {
+        let DotCall(given, edges, y, lse) = self;
+        let dot = given.on::<T>(on.attended(&edges, threads)?, &edges)?;
+        dot.forward(isa(), (y.write::<T>()?, lse.write()?), threads)
+    }
 }
 
-/// The gradients of [`dot_attention`]: of queries, keys, values and features.
-#[pyfunction]
-pub fn dot_attention_backward(
-    py: Python<'_>,
-    on: &Adjacency,
-    numbers: Numbers,
-    given: (Raw, Raw, Raw, usize, f64),
-    of: (OfEdges, Past),
-    grads: (Raw, Raw, Raw, Option<Raw>, usize),
-) -> PyResult<()> {
-    let (edges, past) = of;
-    let (queries, keys, values, features, count) = grads;
-    let run = || -> Result<()> {
-        with_numbers!(numbers, T => {
-            let threads = threads(count)?;
-            let dot = dot_of::<T>(on.attended(&edges, &threads)?, given, &edges)?;
-            let past = on.past::<T>((&edges, false), past, &threads)?;
-            let grads = DotAttentionGrads {
-                queries: queries.write::<T>()?,
-                keys: keys.write::<T>()?,
-                values: values.write::<T>()?,
-                features: some(features)?,
-                bias: None,
-            };
-            dot.backward(isa(), &past, grads, &threads)
-        })
-    };
-    py.detach(run).map_err(failed)
+/// What it was computed from, the edges, the past; gradients of queries, keys, values and of the
+/// edges' features.
+#[derive(Clone, Copy, Debug, FromPyObject)]
+pub struct DotBackward(OfDot, OfEdges, Past, (Raw, Raw, Raw, Option<Raw>));
+
+impl Call<Adjacency> for DotBackward {
+    fn run<T: Number>(self, on: &Adjacency, threads: &Threads) -> Result<()> {
+        let DotBackward(given, edges, past, (queries, keys, values, features)) = self;
+        let dot = given.on::<T>(on.attended(&edges, threads)?, &edges)?;
+        let past = on.past::<T>((&edges, false), past, threads)?;
+        let grads = DotAttentionGrads {
+            queries: queries.write::<T>()?,
+            keys: keys.write::<T>()?,
+            values: values.write::<T>()?,
+            features: some(features)?,
+            bias: None,
+        };
+        dot.backward(isa(), &past, grads, threads)
+    }
 }
 
 impl Adjacency {
@@ -199,15 +159,12 @@ impl Adjacency {
         }
     }
 
-    fn past<'a, T: Stored + Plain>(
+    fn past<'a, T: Number>(
         &'a self,
         (edges, graded): (&OfEdges, bool),
         (y, lse, grad): Past,
         threads: &Threads,
-    ) -> Result<Given<'a, T>>
-    where
-        T::Sum: Plain,
-    {
+    ) -> Result<Given<'a, T>> {
         let transpose = match edges.told_apart() || graded {
             true => self.side(true, threads)?,
             false => self.pattern(true, threads),
@@ -221,59 +178,50 @@ fn some<'a, T: Stored + Plain>(raw: Option<Raw>) -> Result<Option<MatMut<'a, T>>
     raw.map(|raw| raw.write()).transpose()
 }
 
-fn gat_of<'a, T: Stored + Plain>(
-    a: CsrView<'a>,
-    (source, target, target_vectors, source_vectors, slope): (Raw, Option<Raw>, Raw, Raw, f64),
-    edges: &OfEdges,
-) -> Result<Gat<'a, T>>
-where
-    T::Sum: Plain,
-{
-    let vectors = [target_vectors.read()?, source_vectors.read()?];
-    let mut gat = Gat::new(a, source.read::<T>()?, vectors, slope)?;
-    if let Some(target) = target {
-        gat = gat.with_target(target.read::<T>()?)?;
-    }
-    if let Some(bias) = edges.1 {
-        gat = gat.with_bias(bias.read::<T::Sum>()?)?;
-    }
-    match edges.dropout()? {
-        Some(dropout) => gat.with_dropout(dropout),
-        None => Ok(gat),
+impl OfGat {
+    fn on<'a, T: Number>(self, a: CsrView<'a>, edges: &OfEdges) -> Result<Gat<'a, T>> {
+        let OfGat(source, target, target_vectors, source_vectors, slope) = self;
+        let vectors = [target_vectors.read()?, source_vectors.read()?];
+        let mut gat = Gat::new(a, source.read::<T>()?, vectors, slope)?;
+        if let Some(target) = target {
+            gat = gat.with_target(target.read::<T>()?)?;
+        }
+        if let Some(bias) = edges.1 {
+            gat = gat.with_bias(bias.read::<T::Sum>()?)?;
+        }
+        match edges.dropout()? {
+            Some(dropout) => gat.with_dropout(dropout),
+            None => Ok(gat),
+        }
     }
 }
 
-fn gatv2_of<'a, T: Stored + Plain>(
-    a: CsrView<'a>,
-    (target, source, vectors, slope): (Raw, Raw, Raw, f64),
-    edges: &OfEdges,
-) -> Result<GatV2<'a, T>>
-where
-    T::Sum: Plain,
-{
-    let vectors: Mat<'a, T::Sum> = vectors.read()?;
-    let mut gat = GatV2::new(a, [target.read()?, source.read()?], vectors, slope)?;
-    if let Some(features) = edges.0 {
-        gat = gat.with_features(features.read::<T>()?)?;
-    }
-    match edges.dropout()? {
-        Some(dropout) => gat.with_dropout(dropout),
-        None => Ok(gat),
+impl OfGatV2 {
+    fn on<'a, T: Number>(self, a: CsrView<'a>, edges: &OfEdges) -> Result<GatV2<'a, T>> {
+        let OfGatV2(target, source, vectors, slope) = self;
+        let vectors: Mat<'a, T::Sum> = vectors.read()?;
+        let mut gat = GatV2::new(a, [target.read()?, source.read()?], vectors, slope)?;
+        if let Some(features) = edges.0 {
+            gat = gat.with_features(features.read::<T>()?)?;
+        }
+        match edges.dropout()? {
+            Some(dropout) => gat.with_dropout(dropout),
+            None => Ok(gat),
+        }
     }
 }
 
-fn dot_of<'a, T: Stored + Plain>(
-    a: CsrView<'a>,
-    (queries, keys, values, heads, scale): (Raw, Raw, Raw, usize, f64),
-    edges: &OfEdges,
-) -> Result<DotAttention<'a, T>> {
-    let rows = [queries.read()?, keys.read()?, values.read()?];
-    let mut dot = DotAttention::new(a, rows, heads, scale)?;
-    if let Some(features) = edges.0 {
-        dot = dot.with_features(features.read::<T>()?)?;
-    }
-    match edges.dropout()? {
-        Some(dropout) => dot.with_dropout(dropout),
-        None => Ok(dot),
+impl OfDot {
+    fn on<'a, T: Number>(self, a: CsrView<'a>, edges: &OfEdges) -> Result<DotAttention<'a, T>> {
+        let OfDot(queries, keys, values, heads, scale) = self;
+        let rows = [queries.read()?, keys.read()?, values.read()?];
+        let mut dot = DotAttention::new(a, rows, heads, scale)?;
+        if let Some(features) = edges.0 {
+            dot = dot.with_features(features.read::<T>()?)?;
+        }
+        match edges.dropout()? {
+            Some(dropout) => dot.with_dropout(dropout),
+            None => Ok(dot),
+        }
     }
 }

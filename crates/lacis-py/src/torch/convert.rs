@@ -25,7 +25,21 @@ impl Plain for i32 {}
 impl Plain for i64 {}
 impl Plain for u32 {}
 
+/// Numbers that kernels compute with, in tensors.
+pub trait Number: Stored<Sum: Plain> + Plain {}
+impl<T: Stored<Sum: Plain> + Plain> Number for T {}
+
 impl Raw {
+    /// How many rows it has.
+    pub fn rows(&self) -> usize {
+        self.1
+    }
+
+    /// How many columns it has.
+    pub fn cols(&self) -> usize {
+        self.2
+    }
+
     /// From the first element to the last, what lies between rows included.
     fn len(&self) -> Result<usize> {
         let Raw(_, rows, cols, stride) = *self;

@@ -1,21 +1,23 @@
 //! Sparse times dense for torch, and its gradients.
 
-use lacis::kernels::profile::{Point, Profile};
+use lacis::kernels::profile::Point;
 use lacis::kernels::sddmm as edges;
 use lacis::kernels::spmm::{Args, ExtremeBackward, KERNELS, Kernel, arguments};
-use lacis::kernels::{EdgeOrder, Epilogue, Isa, Stored};
+use lacis::kernels::{Accum, EdgeOrder, Epilogue, Isa, Stored};
 use lacis::reference::{EdgeOp, Reduce, Ties};
-use lacis::{CsrView, Element, Result};
+use lacis::{CsrView, Element, Result, Threads};
 use pyo3::prelude::*;
 
 use super::adjacency::Adjacency;
-use super::convert::{Plain, Raw, RawList, optional, read, with_numbers, write};
-use super::{Numbers, failed, isa, profile, threads};
+use super::call::Call;
+use super::convert::{Number, Raw, RawList, optional, read, write};
+use super::{isa, profile};
 
-/// Which product: of the transpose or not, what is done with several, and addresses of the factors
-/// of rows and columns, of the entries' values in stored order and of a bias; 0 for none.
+/// Which product: of the transpose or not; what is done with several; addresses of the factors of
+/// rows and columns, of the entries' values in stored order and of a bias, 0 for none; whether `y`
+/// is added to.
 #[derive(Clone, Copy, Debug, FromPyObject)]
-pub struct Which(bool, u8, usize, usize, usize, usize);
+pub struct Which(pub bool, pub u8, pub usize, pub usize, pub usize, pub usize, pub bool);
 
 fn reduce_of(code: u8) -> Reduce {
     Reduce::ALL[usize::from(code).min(Reduce::ALL.len() - 1)]
@@ -25,179 +27,133 @@ fn ties_of(code: u8) -> Ties {
     [Ties::SplitEvenly, Ties::FirstArgument, Ties::SplitWithInitialZero][usize::from(code.min(2))]
 }
 
-/// `y = left · reduce(values · right · x) + bias`.
-#[pyfunction]
-pub fn spmm(
-    py: Python<'_>,
-    on: &Adjacency,
-    numbers: Numbers,
-    tensors: (Raw, Raw),
-    which: Which,
-    count: usize,
-) -> PyResult<()> {
-    let (x, y) = tensors;
-    let run = || with_numbers!(numbers, T => on.product::<T>((x, y), which, count));
-    py.detach(run).map_err(failed)
+/// `x`, `y`, and which product.
+#[derive(Clone, Copy, Debug, FromPyObject)]
+pub struct Spmm(pub Raw, pub Raw, pub Which);
+
+impl Call<Adjacency> for Spmm {
+    fn run<T: Number>(self, on: &Adjacency, threads: &Threads) -> Result<()> {
+        let Spmm(x, y, which) = self;
+        let Which(_, reduce, left, right, values, ..) = which;
+        let a = on.factor(&which, threads)?;
+        let reduce = reduce_of(reduce);
+        let mut args = Args::<T>::new(a, x.read::<T>()?, reduce)?
+            .scaled(optional(left, a.n_rows())?, optional(right, a.n_cols)?)?;
+        if let Some(values) = optional(values, a.cols.len())? {
+            args = args.weighted(values)?;
+        }
+        let (kernel, isa) = on.kernel::<T>(a, x.cols(), (values != 0, reduce));
+        kernel.run(isa, &args.ending(which.ending(x.cols())?)?, y.write::<T>()?, threads)
+    }
 }
 
-/// How long [`spmm`] with `k` columns takes, by the machine's profile.
-#[pyfunction]
-pub fn spmm_seconds(on: &Adjacency, numbers: Numbers, k: usize, weighted: bool) -> f64 {
-    let a = on.csr();
-    let shape = [a.n_rows(), a.n_cols(), a.nnz()];
-    let dtype = with_numbers!(numbers, T => T::DTYPE);
-    profile().predict("spmm", &Point { weighted, ..Point::sparse(shape, k, dtype) })
+impl Which {
+    /// What happens to a sum of `width` columns on its way to memory.
+    ///
+    /// # Errors
+    /// When the bias has no address that it could have.
+    pub(super) fn ending<'a, F: super::convert::Plain>(
+        &self,
+        width: usize,
+    ) -> Result<Epilogue<'a, F>> {
+        let Which(.., bias, adds) = *self;
+        let accum = if adds { Accum::Add } else { Accum::Replace };
+        Ok(Epilogue { accum, bias: optional(bias, width)?, ..Epilogue::PLAIN })
+    }
 }
 
-/// A maximum or minimum `y`, and the entry of the caller's list that each element came from.
-#[pyfunction]
-pub fn spmm_arguments(
-    py: Python<'_>,
-    on: &Adjacency,
-    numbers: Numbers,
-    tensors: (Raw, Raw, RawList),
-    how: (u8, usize),
-    count: usize,
-) -> PyResult<()> {
-    let (x, y, at) = tensors;
-    let (reduce, values) = how;
-    let run = || -> Result<()> {
-        with_numbers!(numbers, T => {
-            let threads = threads(count)?;
-            let a = on.side(false, &threads)?.view();
-            let mut args = Args::<T>::new(a, x.read()?, reduce_of(reduce))?;
-            if let Some(values) = optional(values, a.cols.len())? {
-                args = args.weighted(values)?;
-            }
-            arguments(isa(), &args, (y.write::<T>()?, write::<u32>(at)?), &threads)
-        })
-    };
-    py.detach(run).map_err(failed)
+/// `x`, `y`, the entry that each element came from; what is done with several, and the address of
+/// the values.
+#[derive(Clone, Copy, Debug, FromPyObject)]
+pub struct Arguments(Raw, Raw, RawList, u8, usize);
+
+impl Call<Adjacency> for Arguments {
+    fn run<T: Number>(self, on: &Adjacency, threads: &Threads) -> Result<()> {
+        let Arguments(x, y, at, reduce, values) = self;
+        let a = on.side(false, threads)?.view();
+        let mut args = Args::<T>::new(a, x.read()?, reduce_of(reduce))?;
+        if let Some(values) = optional(values, a.cols.len())? {
+            args = args.weighted(values)?;
+        }
+        arguments(isa(), &args, (y.write::<T>()?, write::<u32>(at)?), threads)
+    }
 }
 
-/// The gradient of `x` of a maximum or minimum `y`: `ties` 0 shares it evenly, 1 gives all to
-/// the entries at `at`, 2 shares it with the zero that the result began as. `values` are in
-/// stored order, of the matrix and of the transpose.
-#[pyfunction]
-#[allow(clippy::too_many_arguments)] // what Python passes
-pub fn spmm_extreme_backward(
-    py: Python<'_>,
-    on: &Adjacency,
-    numbers: Numbers,
-    tensors: (Raw, Raw, Raw, Raw),
-    at: RawList,
-    how: (u8, u8),
-    values: (usize, usize),
-    count: usize,
-) -> PyResult<()> {
-    let (x, y, grad, dx) = tensors;
-    let (reduce, ties) = how;
-    let run = || -> Result<()> {
-        with_numbers!(numbers, T => {
-            let threads = threads(count)?;
-            let (a, t) = match ties {
-                1 => (on.side(false, &threads)?, on.side(true, &threads)?),
-                _ => (on.pattern(false, &threads), on.pattern(true, &threads)),
-            };
-            let mut args = Args::<T>::new(a.view(), x.read()?, reduce_of(reduce))?;
-            let [forward, backward] = [
-                optional(values.0, a.nnz())?,
-                optional(values.1, a.nnz())?,
-            ];
-            if let Some(values) = forward {
-                args = args.weighted(values)?;
-            }
-            let mut gradient = ExtremeBackward::new(args, t.view())?;
-            if let Some(values) = backward {
-                gradient = gradient.weighted(values)?;
-            }
-            let (grad, dx) = (grad.read::<T>()?, dx.write::<T>()?);
-            match ties {
-                1 => gradient.chosen(isa(), (read::<u32>(at)?, grad), dx, &threads),
-                _ => {
-                    let y = y.read::<T>()?;
-                    gradient.even(isa(), (ties_of(ties), y, grad), dx, &threads)
-                }
-            }
-        })
-    };
-    py.detach(run).map_err(failed)
+/// `x`, `y`, the gradient of `y`, that of `x`; the entries that elements came from.
+#[derive(Clone, Copy, Debug, FromPyObject)]
+pub struct Chosen(Raw, Raw, Raw, Raw, RawList);
+
+/// Tensors; what was done with several, and who gets the gradient of equal ones (0 shares it
+/// evenly, 1 gives it to the entries chosen, 2 shares it with the zero that the result began as);
+/// values in stored order, of the matrix and of the transpose.
+#[derive(Clone, Copy, Debug, FromPyObject)]
+pub struct ExtremeGrad(Chosen, u8, u8, usize, usize);
+
+impl Call<Adjacency> for ExtremeGrad {
+    fn run<T: Number>(self, on: &Adjacency, threads: &Threads) -> Result<()> {
+        let ExtremeGrad(Chosen(x, y, grad, dx, at), reduce, ties, forward, backward) = self;
+        let (a, t) = match ties {
+            1 => (on.side(false, threads)?, on.side(true, threads)?),
+            _ => (on.pattern(false, threads), on.pattern(true, threads)),
+        };
+        let mut args = Args::<T>::new(a.view(), x.read()?, reduce_of(reduce))?;
+        if let Some(values) = optional(forward, a.nnz())? {
+            args = args.weighted(values)?;
+        }
+        let mut gradient = ExtremeBackward::new(args, t.view())?;
+        if let Some(values) = optional(backward, a.nnz())? {
+            gradient = gradient.weighted(values)?;
+        }
+        let (grad, dx) = (grad.read::<T>()?, dx.write::<T>()?);
+        match ties {
+            1 => gradient.chosen(isa(), (read::<u32>(at)?, grad), dx, threads),
+            _ => gradient.even(isa(), (ties_of(ties), y.read::<T>()?, grad), dx, threads),
+        }
+    }
 }
 
-/// The gradient of the entries' values of a sum or mean, in the caller's order.
-#[pyfunction]
-pub fn value_gradients(
-    py: Python<'_>,
-    on: &Adjacency,
-    numbers: Numbers,
-    tensors: (Raw, Raw),
-    tensors2: (usize, usize, RawList),
-    count: usize,
-) -> PyResult<()> {
-    let (x, grad) = tensors;
-    let (left, right, out) = tensors2;
-    let run = || -> Result<()> {
-        with_numbers!(numbers, T => {
-            let threads = threads(count)?;
-            let a = on.side(false, &threads)?.view();
-            let args = edges::ValuesArgs::<T>::new(a, x.read()?, grad.read()?, Reduce::Sum)?
-                .scaled(optional(left, a.n_rows())?, optional(right, a.n_cols)?)?
-                .ordered(EdgeOrder::Caller);
-            edges::value_gradients(isa(), &args, write(out)?, &threads)
-        })
-    };
-    py.detach(run).map_err(failed)
+/// `x`, the gradient of the result, and that of the values.
+#[derive(Clone, Copy, Debug, FromPyObject)]
+pub struct ValueGrads(Raw, Raw, RawList);
+
+impl Call<Adjacency> for ValueGrads {
+    fn run<T: Number>(self, on: &Adjacency, threads: &Threads) -> Result<()> {
+        let ValueGrads(x, grad, out) = self;
+        let a = on.side(false, threads)?.view();
+        let args = edges::ValuesArgs::<T>::new(a, x.read()?, grad.read()?, Reduce::Sum)?
+            .ordered(EdgeOrder::Caller);
+        edges::value_gradients(isa(), &args, write(out)?, threads)
+    }
 }
 
-/// `op(u_i, v_j)` of every entry in the caller's order: 0 dots of `heads` parts, 1 sums,
-/// 2 products.
-#[pyfunction]
-pub fn sddmm(
-    py: Python<'_>,
-    on: &Adjacency,
-    numbers: Numbers,
-    tensors: (Raw, Raw, Raw),
-    how: (u8, usize),
-    count: usize,
-) -> PyResult<()> {
-    let (u, v, out) = tensors;
-    let (op, heads) = how;
-    let run = || -> Result<()> {
-        with_numbers!(numbers, T => {
-            let threads = threads(count)?;
-            let a = on.side(false, &threads)?.view();
-            let args = edges::Args::<T>::new(a, u.read::<T>()?, v.read::<T>()?, edge_op(op))?;
-            let args = if op == 0 { args.heads(heads)? } else { args };
-            edges::run(isa(), &args.ordered(EdgeOrder::Caller), out.write()?, &threads)
-        })
-    };
-    py.detach(run).map_err(failed)
+/// `u`, `v`, the result; what is done with both (0 dots of `heads` parts, 1 sums, 2 products), and
+/// how many heads.
+#[derive(Clone, Copy, Debug, FromPyObject)]
+pub struct Sddmm(Raw, Raw, Raw, u8, usize);
+
+impl Call<Adjacency> for Sddmm {
+    fn run<T: Number>(self, on: &Adjacency, threads: &Threads) -> Result<()> {
+        let Sddmm(u, v, out, op, heads) = self;
+        let a = on.side(false, threads)?.view();
+        let args = edges::Args::<T>::new(a, u.read::<T>()?, v.read::<T>()?, edge_op(op))?;
+        let args = if op == 0 { args.heads(heads)? } else { args };
+        edges::run(isa(), &args.ordered(EdgeOrder::Caller), out.write()?, threads)
+    }
 }
 
-/// The gradient of [`sddmm`] at the rows, or at the columns, from that of its result
-/// and the rows `x` of the other end.
-#[pyfunction]
-pub fn sddmm_backward(
-    py: Python<'_>,
-    on: &Adjacency,
-    numbers: Numbers,
-    tensors: (Raw, Raw, Raw),
-    how: (u8, bool),
-    count: usize,
-) -> PyResult<()> {
-    let (x, grad, out) = tensors;
-    let (op, transposed) = how;
-    let run = || -> Result<()> {
-        with_numbers!(numbers, T => {
-            let threads = threads(count)?;
-            let a = on.side(transposed, &threads)?.view();
-            let grad = grad.read::<<T as Stored>::Sum>()?;
-            let args = edges::BackwardArgs::<T>::new(a, x.read::<T>()?, edge_op(op), grad)?;
-            let args = args.ordered(EdgeOrder::Caller);
-            edges::backward(isa(), &args, out.write::<T>()?, &threads)
-        })
-    };
-    py.detach(run).map_err(failed)
+/// The rows of the other end, the gradient of the result, the gradient to be found; what was done,
+/// and whether it is that of the columns.
+#[derive(Clone, Copy, Debug, FromPyObject)]
+pub struct SddmmGrad(Raw, Raw, Raw, u8, bool);
+
+impl Call<Adjacency> for SddmmGrad {
+    fn run<T: Number>(self, on: &Adjacency, threads: &Threads) -> Result<()> {
+        let SddmmGrad(x, grad, out, op, transposed) = self;
+        let a = on.side(transposed, threads)?.view();
+        let grad = grad.read::<<T as Stored>::Sum>()?;
+        let args = edges::BackwardArgs::<T>::new(a, x.read::<T>()?, edge_op(op), grad)?;
+        edges::backward(isa(), &args.ordered(EdgeOrder::Caller), out.write::<T>()?, threads)
+    }
 }
 
 fn edge_op(code: u8) -> EdgeOp {
@@ -205,46 +161,34 @@ fn edge_op(code: u8) -> EdgeOp {
 }
 
 impl Adjacency {
-    fn product<T: Stored + Plain>(
-        &self,
-        (x, y): (Raw, Raw),
-        Which(transposed, reduce, left, right, values, bias): Which,
-        count: usize,
-    ) -> Result<()>
-    where
-        T::Sum: Plain,
-    {
-        let threads = &threads(count)?;
+    /// The matrix or its transpose, without values of its own.
+    ///
+    /// # Errors
+    /// When there are values, and nobody knows in what order.
+    pub(super) fn factor(&self, which: &Which, threads: &Threads) -> Result<CsrView<'_>> {
+        let Which(transposed, _, _, _, values, ..) = *which;
         // Values are in the order of one certain transpose.
         let a = match values {
             0 => self.pattern(transposed, threads),
             _ => self.side(transposed, threads)?,
         };
-        let a = CsrView { values: None, order: None, ..a.view() };
-        let reduce = reduce_of(reduce);
-        let mut args = Args::<T>::new(a, x.read::<T>()?, reduce)?
-            .scaled(optional(left, a.n_rows())?, optional(right, a.n_cols)?)?;
-        if let Some(values) = optional(values, a.cols.len())? {
-            args = args.weighted(values)?;
-        }
-        if let Some(bias) = optional(bias, x.2)? {
-            args = args.ending(Epilogue { bias: Some(bias), ..Epilogue::PLAIN })?;
-        }
-        let (kernel, isa) = choice::<T>(profile(), a, x.2, (values != 0, reduce));
-        kernel.run(isa, &args, y.write::<T>()?, threads)
+        Ok(CsrView { values: None, order: None, ..a.view() })
     }
-}
 
-/// The kernel for a product, by the machine's profile.
-fn choice<T: Stored + Element>(
-    profile: &Profile,
-    a: CsrView<'_>,
-    k: usize,
-    (weighted, reduce): (bool, Reduce),
-) -> (&'static Kernel, Isa) {
-    let shape = [a.n_rows(), a.n_cols, a.cols.len()];
-    let point = Point { weighted, reduce: Some(reduce), ..Point::sparse(shape, k, T::DTYPE) };
-    let choice = profile.choose("spmm", &point);
-    let kernel = KERNELS.iter().find(|kernel| kernel.name == choice.kernel);
-    (kernel.unwrap_or(&KERNELS[0]), choice.isa)
+    /// The kernel for a product with `k` columns, by the machine's profile.
+    fn kernel<T: Stored + Element>(
+        &self,
+        a: CsrView<'_>,
+        k: usize,
+        (weighted, reduce): (bool, Reduce),
+    ) -> (&'static Kernel, Isa) {
+        let shape = [a.n_rows(), a.n_cols, a.cols.len()];
+        let point = Point { weighted, reduce: Some(reduce), ..Point::sparse(shape, k, T::DTYPE) };
+        // What a cache holds is gathered in one way however it is spread.
+        let large = point.bytes > profile().machine.last_bytes();
+        let spread = if large { self.spread() } else { point.spread };
+        let choice = profile().choose("spmm", &Point { spread, ..point });
+        let kernel = KERNELS.iter().find(|kernel| kernel.name == choice.kernel);
+        (kernel.unwrap_or(&KERNELS[0]), choice.isa)
+    }
 }

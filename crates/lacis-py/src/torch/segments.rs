@@ -5,8 +5,9 @@ use lacis::reference::{Axis, Reduce, Ties};
 use lacis::{Result, Threads};
 use pyo3::prelude::*;
 
-use super::convert::{Raw, RawList, read, with_numbers};
-use super::{Numbers, failed, isa, threads};
+use super::call::Call;
+use super::convert::{Number, Raw, RawList, read};
+use super::{failed, isa, threads};
 
 /// An index, and the items of each of its segments.
 #[pyclass(frozen, module = "lacis._lacis")]
@@ -50,87 +51,56 @@ impl Segments {
         let segments = self.groups.segments();
         8 * segments.len() + 4 * segments.n()
     }
+}
 
-    /// `y_s`, the rows of `x` in segment `s` as one.
-    fn reduce(
-        &self,
-        py: Python<'_>,
-        numbers: Numbers,
-        tensors: (Raw, Raw),
-        code: u8,
-        count: usize,
-    ) -> PyResult<()> {
-        let (x, y) = tensors;
-        let run = || -> Result<()> {
-            with_numbers!(numbers, T => {
-                let reduce = reduce_of(code);
-                let segments = self.groups.segments();
-                let args = reduce::Args::<T>::new(x.read::<T>()?, segments, reduce, Axis::Rows)?;
-                reduce::choose(&args).run(isa(), &args, y.write::<T>()?, &threads(count)?)
-            })
-        };
-        py.detach(run).map_err(failed)
+/// `x`, `y` and how a segment's rows become one.
+#[derive(Clone, Copy, Debug, FromPyObject)]
+pub struct Reduction(Raw, Raw, u8);
+
+impl Call<Segments> for Reduction {
+    fn run<T: Number>(self, on: &Segments, threads: &Threads) -> Result<()> {
+        let (Reduction(x, y, code), segments) = (self, on.groups.segments());
+        let args = reduce::Args::<T>::new(x.read()?, segments, reduce_of(code), Axis::Rows)?;
+        reduce::choose(&args).run(isa(), &args, y.write::<T>()?, threads)
     }
+}
 
-    /// The gradient of `x`, shared by equal ones as `scatter_reduce` onto zeros does.
-    fn reduce_backward(
-        &self,
-        py: Python<'_>,
-        numbers: Numbers,
-        tensors: (Raw, Raw, Raw),
-        code: u8,
-        count: usize,
-    ) -> PyResult<()> {
-        let (x, grad, dx) = tensors;
-        let run = || -> Result<()> {
-            with_numbers!(numbers, T => {
-                let (segments, ties) = (self.groups.segments(), Ties::SplitWithInitialZero);
-                let x = x.read::<T>()?;
-                let args = reduce::Args::<T>::new(x, segments, reduce_of(code), Axis::Rows)?;
-                let gradient = backward::Backward::new(args, ties, grad.read::<T>()?)?;
-                gradient.run(isa(), dx.write::<T>()?, &threads(count)?)
-            })
-        };
-        py.detach(run).map_err(failed)
+/// `x`, the gradient of the result, that of `x`, and how rows became one.
+#[derive(Clone, Copy, Debug, FromPyObject)]
+pub struct ReductionGrad(Raw, Raw, Raw, u8);
+
+impl Call<Segments> for ReductionGrad {
+    fn run<T: Number>(self, on: &Segments, threads: &Threads) -> Result<()> {
+        let (ReductionGrad(x, grad, dx, code), segments) = (self, on.groups.segments());
+        let args = reduce::Args::<T>::new(x.read()?, segments, reduce_of(code), Axis::Rows)?;
+        let ties = Ties::SplitWithInitialZero;
+        let gradient = backward::Backward::new(args, ties, grad.read::<T>()?)?;
+        gradient.run(isa(), dx.write::<T>()?, threads)
     }
+}
 
-    /// Softmax of the rows of `x` over each segment.
-    fn softmax(
-        &self,
-        py: Python<'_>,
-        numbers: Numbers,
-        tensors: (Raw, Raw),
-        count: usize,
-    ) -> PyResult<()> {
-        let (x, y) = tensors;
-        let run = || -> Result<()> {
-            with_numbers!(numbers, T => {
-                let segments = self.groups.segments();
-                let args = softmax::Args::<T>::new(x.read::<T>()?, segments, Axis::Rows)?;
-                args.run(isa(), y.write::<T>()?, &threads(count)?)
-            })
-        };
-        py.detach(run).map_err(failed)
+/// `x` and `y`.
+#[derive(Clone, Copy, Debug, FromPyObject)]
+pub struct Softmax(Raw, Raw);
+
+impl Call<Segments> for Softmax {
+    fn run<T: Number>(self, on: &Segments, threads: &Threads) -> Result<()> {
+        let Softmax(x, y) = self;
+        let args = softmax::Args::<T>::new(x.read::<T>()?, on.groups.segments(), Axis::Rows)?;
+        args.run(isa(), y.write::<T>()?, threads)
     }
+}
 
-    /// The gradient of a softmax, from its result and the gradient of that.
-    fn softmax_backward(
-        &self,
-        py: Python<'_>,
-        numbers: Numbers,
-        tensors: (Raw, Raw, Raw),
-        count: usize,
-    ) -> PyResult<()> {
-        let (y, grad, dx) = tensors;
-        let run = || -> Result<()> {
-            with_numbers!(numbers, T => {
-                let (y, segments) = (y.read::<T>()?, self.groups.segments());
-                let grad = grad.read::<T>()?;
-                let gradient = softmax::Backward::<T>::new(y, segments, Axis::Rows, grad)?;
-                gradient.run(isa(), dx.write::<T>()?, &threads(count)?)
-            })
-        };
-        py.detach(run).map_err(failed)
+/// The result, its gradient, and that of `x`.
+#[derive(Clone, Copy, Debug, FromPyObject)]
+pub struct SoftmaxGrad(Raw, Raw, Raw);
+
+impl Call<Segments> for SoftmaxGrad {
+    fn run<T: Number>(self, on: &Segments, threads: &Threads) -> Result<()> {
+        let (SoftmaxGrad(y, grad, dx), segments) = (self, on.groups.segments());
+        let (y, grad) = (y.read::<T>()?, grad.read::<T>()?);
+        let gradient = softmax::Backward::<T>::new(y, segments, Axis::Rows, grad)?;
+        gradient.run(isa(), dx.write::<T>()?, threads)
     }
 }
 

@@ -167,18 +167,32 @@ impl Approx {
         })
     }
 
+    /// For products outside of a plan, of which there are none yet: [`Approx::add`].
+    ///
+    /// # Errors
+    /// When settings make no sense.
+    pub fn outside(settings: Settings, recipe: (u64, usize)) -> Result<Self> {
+        let forced = Settings { force: true, ..settings };
+        let nothing = (&Sizes::default(), &Analytic::default() as &dyn Costs);
+        Approx::new(forced, &Plan::default(), nothing, recipe)
+    }
+
+    /// One more product outside of a plan, this many columns wide; returns its step.
+    pub fn add(&mut self, width: usize) -> usize {
+        let step = self.clock.add_step();
+        if self.settings.budget < 1.0 {
+            self.products.push(Product::new(step, None, width, self.settings.budget));
+        }
+        step
+    }
+
     /// For one product outside of a plan, which is step 0.
     ///
     /// # Errors
     /// When settings make no sense.
     pub fn alone(settings: Settings, width: usize, recipe: (u64, usize)) -> Result<Self> {
-        let forced = Settings { force: true, ..settings };
-        let nothing = (&Sizes::default(), &Analytic::default() as &dyn Costs);
-        let mut approx = Approx::new(forced, &Plan::default(), nothing, recipe)?;
-        approx.clock = Clock::new(1);
-        if approx.settings.budget < 1.0 {
-            approx.products = vec![Product::new(0, None, width, approx.settings.budget)];
-        }
+        let mut approx = Approx::outside(settings, recipe)?;
+        approx.add(width);
         Ok(approx)
     }
 

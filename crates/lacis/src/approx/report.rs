@@ -44,6 +44,13 @@ impl Clock {
         let none = vec![Timed::default(); steps];
         Clock { exact: none.clone(), sampled: none, epochs: Timed::default() }
     }
+
+    /// One more step; returns its number.
+    pub fn add_step(&mut self) -> usize {
+        self.exact.push(Timed::default());
+        self.sampled.push(Timed::default());
+        self.exact.len() - 1
+    }
 }
 
 impl Approx {

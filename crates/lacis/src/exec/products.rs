@@ -83,13 +83,13 @@ impl Kernels {
 }
 
 /// A sparse product as the profile knows it.
-pub(crate) fn spmm_point(shape: [usize; 3], width: usize, valued: bool, reduce: Reduce) -> Point {
+pub fn spmm_point(shape: [usize; 3], width: usize, valued: bool, reduce: Reduce) -> Point {
     Point { weighted: valued, reduce: Some(reduce), ..Point::sparse(shape, width, DType::F32) }
 }
 
 /// A dense product as the profile knows it: rows are nodes, and along them it sums where the first
 /// factor is transposed.
-pub(crate) fn gemm_point(form: Form, [m, n, k]: [usize; 3]) -> Point {
+pub fn gemm_point(form: Form, [m, n, k]: [usize; 3]) -> Point {
     let (nodes, inner, axis) = match form {
         Form::Tn => (k, m, 1),
         Form::Nn | Form::Nt => (m, k, 0),

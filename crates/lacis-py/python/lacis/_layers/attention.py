@@ -9,6 +9,7 @@ from .. import _torch as ops
 from .._inputs import (KEEP_LOOPS, ONE_LOOP, check_edges, edge_adjacency, plain_edges, require,
                       sparse_input)
 from .._cache import derived
+from .._dense import linear
 from .common import only_sums, pair_of, sizes_of
 
 
@@ -96,10 +97,10 @@ def gat(self, x, edge_index, edge_attr=None, size=None, return_attention_weights
     def run():
         res = None if self.res is None else self.res(target)
         if self.lin is not None:
-            z = self.lin(source)
-            own = None if single else self.lin(target)
+            z = linear(self.lin, source)
+            own = None if single else linear(self.lin, target)
         else:
-            z, own = self.lin_src(source), self.lin_dst(target)
+            z, own = linear(self.lin_src, source), linear(self.lin_dst, target)
         bias = None if attr is None else _edge_scores(self, attr)
         heads = (self.heads, self.out_channels)
         z, own, _ = _same_type(z, own, self.att_src)
@@ -136,8 +137,8 @@ def gatv2(self, x, edge_index, edge_attr=None, return_attention_weights=None):
 
     def run():
         res = None if self.res is None else self.res(target)
-        z = self.lin_l(source)
-        own = z if single and self.share_weights else self.lin_r(target)
+        z = linear(self.lin_l, source)
+        own = z if single and self.share_weights else linear(self.lin_r, target)
         features = None if attr is None else _edge_features(self, attr)
         own, z, features, _ = _same_type(own, z, features, self.att)
         how = (adjacency, float(self.negative_slope), *_dropout(self))
@@ -159,8 +160,8 @@ def transformer(self, x, edge_index, edge_attr=None, return_attention_weights=No
     adjacency, attr = _graph(self, (source, target), edge_index, edge_attr, None, False)
 
     def run():
-        query, key = self.lin_query(target), self.lin_key(source)
-        value = self.lin_value(source)
+        query, key = linear(self.lin_query, target), linear(self.lin_key, source)
+        value = linear(self.lin_value, source)
         features = None if attr is None else self.lin_edge(attr)
         query, key, value, features = _same_type(query, key, value, features)
         scale = 1.0 / math.sqrt(self.out_channels)
@@ -170,7 +171,7 @@ def transformer(self, x, edge_index, edge_attr=None, return_attention_weights=No
             out = out.view(-1, self.heads, self.out_channels).mean(dim=1)
         if not self.root_weight:
             return out
-        skipped = self.lin_skip(target)
+        skipped = linear(self.lin_skip, target)
         if self.lin_beta is None:
             return out + skipped
         beta = self.lin_beta(torch.cat([out, skipped, out - skipped], dim=-1)).sigmoid()

@@ -238,6 +238,8 @@ def _norm_sparse(layer, x, adj, edge_weight, improved, loops, cached):
     return sparse_product(own, x.dtype, "sum")
 
 
-def apply_norm(operator, dtype, h):
-    """The product in the type that messages with normalised weights have."""
-    return operator(h.to(torch.promote_types(h.dtype, dtype)))
+def apply_norm(operator, dtype, h, sample=None):
+    """The product in the type that messages with normalised weights have; `sample` computes its
+    gradient from some of the pairs."""
+    h = h.to(torch.promote_types(h.dtype, dtype))
+    return operator(h) if sample is None else operator(h, sample=sample)

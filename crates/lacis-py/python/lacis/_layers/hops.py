@@ -5,8 +5,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._cache import derived
+from .._dense import combined, fits, linear
 from .._inputs import (check_edges, check_features, edge_adjacency, plain_edges, require,
                       valued_matrix)
+from .._optimize import order_of, samplers
+from .._torch import Matrix
 from .common import apply_norm, check_weight, gather, norm_operator, only_sums, weighted_sum
 
 
@@ -14,8 +17,11 @@ def sg(self, x, edge_index, edge_weight=None):
     check_features(x)
     if self._cached_x is not None:
         kept = self._cached_x
-        return lambda: self.lin(kept.detach())
+        return lambda: linear(self.lin, kept.detach())
     operator, dtype = norm_operator(self, x, edge_index, edge_weight, False, self.add_self_loops)
+    if isinstance(operator, Matrix) and dtype is x.dtype and not self.cached and self.K > 0 \
+            and fits(x, self.lin):
+        return lambda: _sg_planned(self, operator, x)
 
     def run():
         h = x
@@ -23,9 +29,27 @@ def sg(self, x, edge_index, edge_weight=None):
             h = apply_norm(operator, dtype, h)
             if self.cached:
                 self._cached_x = h
-        return self.lin(h)
+        return linear(self.lin, h)
 
     return run
+
+
+def _sg_planned(self, matrix, x):
+    """`A^K·X·Wᵀ + b`, the dense product where it costs least."""
+    lin = self.lin
+    order = order_of(self, "sgc", matrix, x,
+                     (lin.weight.size(0), lin.bias is not None, False, self.K))
+    if order.kept is not None:
+        return linear(lin, order.kept)
+    if order.gathers_first:
+        for sample in samplers(self, matrix, x, self.K):
+            x = matrix(x, sample=sample)
+        return linear(lin, x)
+    h = combined(x, lin.weight, (None, None), None)
+    *before, last = samplers(self, matrix, h, self.K)
+    for sample in before:
+        h = matrix(h, sample=sample)
+    return matrix(h, lin.bias, last)
 
 
 def _operator(self, x, edge_index, edge_weight, loops, cached=False):
@@ -42,10 +66,11 @@ def tag(self, x, edge_index, edge_weight=None):
     operator, dtype = _operator(self, x, edge_index, edge_weight, False)
 
     def run():
-        out, h = self.lins[0](x), x
-        for lin in self.lins[1:]:
-            h = apply_norm(operator, dtype, h)
-            out = out + lin.forward(h)
+        out, h = linear(self.lins[0], x), x
+        lins = list(self.lins)[1:]
+        for lin, sample in zip(lins, samplers(self, operator, x, len(lins))):
+            h = apply_norm(operator, dtype, h, sample)
+            out = out + (linear(lin, h) if fits(h, lin) else lin.forward(h))
         return out if self.bias is None else out + self.bias
 
     return run
@@ -74,13 +99,14 @@ def cheb(self, x, edge_index, edge_weight=None, batch=None, lambda_max=None):
 
     def run():
         before, now = x, x
-        out = self.lins[0](x)
+        out = linear(self.lins[0], x)
+        samples = samplers(self, operator, x, len(self.lins) - 1)
         if len(self.lins) > 1:
-            now = apply_norm(operator, dtype, x)
-            out = out + self.lins[1](now)
-        for lin in self.lins[2:]:
-            before, now = now, 2.0 * apply_norm(operator, dtype, now) - before
-            out = out + lin.forward(now)
+            now = apply_norm(operator, dtype, x, samples[0])
+            out = out + linear(self.lins[1], now)
+        for lin, sample in zip(list(self.lins)[2:], samples[1:]):
+            before, now = now, 2.0 * apply_norm(operator, dtype, now, sample) - before
+            out = out + (linear(lin, now) if fits(now, lin) else lin.forward(now))
         return out if self.bias is None else out + self.bias
 
     return run
@@ -94,8 +120,8 @@ def appnp(self, x, edge_index, edge_weight=None):
 
     def run():
         h = x
-        for _ in range(self.K):
-            h = apply_norm(operator, dtype, h) * (1 - self.alpha)
+        for sample in samplers(self, operator, x, self.K):
+            h = apply_norm(operator, dtype, h, sample) * (1 - self.alpha)
             h = h + self.alpha * x
         return h
 
@@ -135,7 +161,7 @@ def gcn2(self, x, x_0, edge_index, edge_weight=None):
     operator, dtype = _operator(self, x, edge_index, edge_weight, self.add_self_loops, self.cached)
 
     def run():
-        h = apply_norm(operator, dtype, x)
+        h = apply_norm(operator, dtype, x, *samplers(self, operator, x, 1))
         h = h * (1 - self.alpha)
         first = self.alpha * x_0[:h.size(0)]
         beta = self.beta

@@ -1,11 +1,12 @@
-"""GCN, SAGE, GIN and GraphConv: one sparse product and what is around it."""
+"""GCN, SAGE, GIN and GraphConv: one sparse product and the dense ones around it."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .._dense import combined, fits, fits_bias, linear
 from .._inputs import check_features, require
-from .._optimize import gathers_first, is_free, is_optimized, kept_product
+from .._optimize import is_optimized, kept_product, order_of
 from .._torch import Matrix
 from .common import gather, norm_operator, only_sums, pair_of
 
@@ -19,19 +20,16 @@ def gcn(self, x, edge_index, edge_weight=None):
         only_sums(self)
         operator = gather(self, (x, x), edge_index, None, edge_weight)
         dtype = x.dtype if edge_weight is None else edge_weight.dtype
-    linear = self.lin
-    if is_optimized(self) and isinstance(operator, Matrix) and dtype is x.dtype \
-            and is_free(linear) and not torch.is_autocast_enabled("cpu"):
-        gathered = kept_product(operator, x)
-        if gathered is not None or gathers_first(operator, x, linear.weight.size(0)):
-            return lambda: F.linear(operator(x) if gathered is None else gathered,
-                                    linear.weight, self.bias)
+    lin, bias = self.lin, self.bias
+    if isinstance(operator, Matrix) and dtype is x.dtype and fits(x, lin) and lin.bias is None \
+            and fits_bias(bias, x.dtype, lin.weight.size(0)):
+        order = order_of(self, "gcn", operator, x, (lin.weight.size(0), bias is not None, False))
+        return lambda: combined(x, lin.weight, (None, None), bias, order)
 
     def run():
-        h = self.lin(x)
+        h = linear(self.lin, x)
         if self.normalize or edge_weight is not None:
             h = h.to(torch.promote_types(h.dtype, dtype))
-        bias = self.bias
         if bias is None:
             return operator(h)
         if isinstance(operator, Matrix) and torch.promote_types(h.dtype, bias.dtype) is h.dtype:
@@ -41,22 +39,32 @@ def gcn(self, x, edge_index, edge_weight=None):
     return run
 
 
+def _with_root(self, kind, operator, source, target, linears):
+    """`first(A·X) + second(T)`, as one operation where nobody can tell; `second` may be None."""
+    first, second = linears
+    if target is None:
+        second = None
+    if not fits(source, first) or (second is not None and not _adds(second, target, source)):
+        out = first(_gathered(self, operator, source))
+        return out if second is None else out + second(target)
+    root = None if second is None else second.weight
+    if not isinstance(operator, Matrix):
+        return combined(operator(source), first.weight, (target, root), first.bias)
+    how = (first.weight.size(0), first.bias is not None, root is not None)
+    order = order_of(self, kind, operator, source, how)
+    own = None if second is None or target is source else target
+    return combined(source, first.weight, (own, root), first.bias, order)
+
+
+def _adds(second, target, source):
+    """Whether the product of a node's own features can be added to that of its neighbours'."""
+    return target.dtype is source.dtype and fits(target, second) and second.bias is None
+
+
 def _gathered(self, operator, source):
     """The neighbours' features, kept where a layer is optimized and they stay the same."""
     gathered = kept_product(operator, source) if is_optimized(self) else None
     return operator(source) if gathered is None else gathered
-
-
-def _linear_of(self, operator, source, linear):
-    """`linear(A·X)`, or `A·(X·W) + b` where that is cheaper and nobody can tell."""
-    if is_optimized(self) and isinstance(operator, Matrix) and is_free(linear) \
-            and not torch.is_autocast_enabled("cpu"):
-        gathered = kept_product(operator, source)
-        if gathered is not None:
-            return linear(gathered)
-        if not gathers_first(operator, source, linear.weight.size(0)):
-            return operator(F.linear(source, linear.weight), linear.bias)
-    return linear(operator(source))
 
 
 def sage(self, x, edge_index, size=None):
@@ -66,10 +74,10 @@ def sage(self, x, edge_index, size=None):
     def run():
         own = source
         if self.project and hasattr(self, "lin"):
-            own = self.lin(source).relu()
-        out = _linear_of(self, operator, own, self.lin_l)
-        if self.root_weight and target is not None:
-            out = out + self.lin_r(target)
+            own = linear(self.lin, source).relu()
+        second = self.lin_r if self.root_weight else None
+        out = _with_root(self, "sage", operator, own, target if self.root_weight else None,
+                         (self.lin_l, second))
         return F.normalize(out, p=2.0, dim=-1) if self.normalize else out
 
     return run
@@ -78,54 +86,58 @@ def sage(self, x, edge_index, size=None):
 def gin(self, x, edge_index, size=None):
     source, target = pair_of(x)
     operator = gather(self, (source, target), edge_index, size, pattern=True)
+    looped = None
+    if target is source and isinstance(operator, Matrix) and _is_zero(self.eps):
+        looped = operator.plus_identity()
 
     def run():
-        if target is not None and is_optimized(self):
-            linear = _first_linear(self.nn)
-            if linear is not None and _narrows(operator, source, linear):
-                h = F.linear(source, linear.weight)
-                own = h if target is source else F.linear(target, linear.weight)
-                out = operator(h, linear.bias) + (1 + self.eps) * own
-                return _after_first(self.nn, out)
-        out = _gathered(self, operator, source)
-        if target is not None:
-            out = out + (1 + self.eps) * target
-        return self.nn(out)
+        if looped is None:
+            out = _gathered(self, operator, source)
+            if target is not None:
+                out = out + (1 + self.eps) * target
+            return _network(self.nn, out)
+        first = _first_linear(self.nn, source)
+        if first is None:
+            return _network(self.nn, _gathered(self, looped, source))
+        how = (first.weight.size(0), first.bias is not None, False)
+        order = order_of(self, "gin", looped, source, how)
+        out = combined(source, first.weight, (None, None), first.bias, order)
+        return _network(self.nn, out, after_first=True)
 
     return run
 
 
-def _first_linear(nn):
+def _is_zero(eps):
+    """Whether a node counts as much as its neighbours, and nobody learns how much."""
+    if isinstance(eps, Tensor):
+        return not eps.requires_grad and eps.numel() == 1 and eps.item() == 0.0
+    return eps == 0.0
+
+
+def _is_sequence(nn):
+    return type(nn) is torch.nn.Sequential and len(nn) > 0 and "forward" not in nn.__dict__ and \
+        not (nn._forward_hooks or nn._forward_pre_hooks or nn._backward_hooks
+             or nn._backward_pre_hooks)
+
+
+def _first_linear(nn, x):
     """The linear map that a GIN's network begins with, where that can be moved."""
-    if type(nn) is torch.nn.Sequential and len(nn) and not (nn._forward_hooks or
-                                                            nn._forward_pre_hooks):
-        nn = nn[0]
-    return nn if is_free(nn) else None
+    first = nn[0] if _is_sequence(nn) else nn
+    return first if fits(x, first) else None
 
 
-def _after_first(nn, h):
-    if type(nn) is not torch.nn.Sequential:
+def _network(nn, h, after_first=False):
+    """A GIN's network, its linear maps by the kernels here."""
+    if _is_sequence(nn):
+        for module in list(nn)[1:] if after_first else nn:
+            h = linear(module, h)
         return h
-    for module in nn[1:]:
-        h = module(h)
-    return h
-
-
-def _narrows(operator, x, linear):
-    """Whether the linear map comes first: it is cheaper so, and nothing is kept of `A·X`."""
-    if not isinstance(operator, Matrix) or torch.is_autocast_enabled("cpu"):
-        return False
-    return kept_product(operator, x) is None and not gathers_first(operator, x,
-                                                                   linear.weight.size(0))
+    return h if after_first else linear(nn, h)
 
 
 def graph(self, x, edge_index, edge_weight=None, size=None):
     source, target = pair_of(x)
     require(edge_weight is None or isinstance(edge_weight, Tensor), "weights that are no tensor")
     operator = gather(self, (source, target), edge_index, size, edge_weight)
-
-    def run():
-        out = _linear_of(self, operator, source, self.lin_rel)
-        return out if target is None else out + self.lin_root(target)
-
-    return run
+    return lambda: _with_root(self, "graph", operator, source, target,
+                              (self.lin_rel, self.lin_root))

@@ -1,0 +1,180 @@
+"""Dense products around a sparse one, ``A·X·Wᵀ + T·Rᵀ + b``, as one operation of autograd."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch.nn.modules import module as _modules
+
+from . import _lacis
+from ._crew import DENSE, crew
+from ._torch import NUMBERS, address, as_rows, column_sums, empty, raw
+
+# Which factor is transposed, as the kernels are told.
+_NN, _NT, _TN = 0, 1, 2
+# Types whose products are computed here; torch has instructions of its own for bfloat16.
+_OWN = (torch.float32, torch.float64)
+_LINEAR = {"torch_geometric.nn.dense.linear", "torch.nn.modules.linear"}
+_any_global_hook = getattr(_modules, "_has_any_global_hook", lambda: False)
+
+
+class Order(NamedTuple):
+    """How a layer computes its products. Without a matrix there is only the dense one."""
+
+    matrix: Any = None
+    # Whether `A·X` comes before `·Wᵀ`, and back `Aᵀ·G` before `·W`.
+    gathers_first: bool = True
+    narrow_back: bool = False
+    # `A·X` where it is known already, and who computes `Aᵀ·G` from some of its pairs.
+    kept: Any = None
+    sample: Any = None
+
+
+_PLAIN = Order()
+
+
+def multiply(x, z, form, bias=None, out=None):
+    """``x·z``, ``x·zᵀ`` or ``xᵀ·z``, with a bias, added to `out` where that is given."""
+    x, z = as_rows(x), as_rows(z)
+    y = out
+    if y is None:
+        y = empty(x.size(1 if form == _TN else 0), z.size(0 if form == _NT else 1), x.dtype)
+    given = (raw(x), raw(z), raw(y), form, out is not None, address(bias))
+    _lacis.gemm(NUMBERS[x.dtype], given, crew(x.numel() * y.size(1) / DENSE))
+    return y
+
+
+def fits(x, *linears):
+    """Whether these linear maps can be computed here, and nobody would notice: torch_geometric's or
+    torch's own, without hooks or parametrizations, with plain weights that fit the features."""
+    return x.dtype in _OWN and x.dim() == 2 and not torch.is_autocast_enabled("cpu") \
+        and not _any_global_hook() and all(_is_free(linear, x) for linear in linears)
+
+
+def _is_free(linear, x):
+    kind = type(linear)
+    if kind.__name__ != "Linear" or kind.__module__ not in _LINEAR:
+        return False
+    own = linear.__dict__
+    if "forward" in own or kind.forward.__module__ != kind.__module__:
+        return False
+    if own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"] or \
+            own["_backward_pre_hooks"]:
+        return False
+    parameters = own["_parameters"]
+    weight = parameters.get("weight")
+    return weight is not None and _is_plain(weight, x.dtype, 2) and weight.numel() > 0 \
+        and x.size(1) == weight.size(1) \
+        and fits_bias(parameters.get("bias"), x.dtype, weight.size(0))
+
+
+def _is_plain(parameter, dtype, dimensions):
+    return type(parameter) is torch.nn.Parameter and parameter.dtype is dtype \
+        and parameter.dim() == dimensions and parameter.device.type == "cpu" \
+        and parameter.layout is torch.strided
+
+
+def fits_bias(bias, dtype, width):
+    """Whether a layer's own bias can be added here."""
+    return bias is None or (_is_plain(bias, dtype, 1) and bias.numel() == width)
+
+
+def linear(module, x):
+    """A linear map: by the kernels here, or by the module itself."""
+    if not fits(x, module):
+        return module(x)
+    return combined(x, module.weight, (None, None), module.bias)
+
+
+def combined(x, weight, own, bias, order=_PLAIN):
+    """``A·x·weightᵀ + target·rootᵀ + bias``; `own` is (target, root), and no target is x."""
+    target, root = own
+    given = (x, weight, target, root, bias)
+    if torch.is_grad_enabled() and any(one is not None and one.requires_grad for one in given):
+        return _Combined.apply(*given, order)
+    return _forward(given, order)[0]
+
+
+def _forward(given, order):
+    """The result, and `A·x` where the gradient needs it."""
+    x, weight, target, root, bias = given
+    own = x if target is None else target
+    if bias is not None:
+        bias = bias.contiguous()
+    if order.matrix is None or order.gathers_first:
+        gathered = x if order.matrix is None else order.kept
+        if gathered is None:
+            gathered = order.matrix.product(x)
+        y = multiply(gathered, weight, _NT, bias)
+        if root is not None:
+            multiply(own, root, _NT, out=y)
+        return y, None if gathered is x else gathered
+    h = multiply(x, weight, _NT)
+    if root is None:
+        return order.matrix.product(h, bias), None
+    y = multiply(own, root, _NT, bias)
+    return order.matrix.product(h, out=y), None
+
+
+class _Combined(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, target, root, bias, order):
+        y, gathered = _forward((x, weight, target, root, bias), order)
+        ctx.order = order
+        ctx.save_for_backward(x, weight, target, root, gathered)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad):
+        saved = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            found = _again(saved, ctx.order, grad)
+            needs = ctx.needs_input_grad
+            return *(one if need else None for one, need in zip(found, needs)), None
+        return *_backward(saved, ctx.order, as_rows(grad), ctx.needs_input_grad), None
+
+
+def _backward(saved, order, grad, needs):
+    """Only the gradients that somebody needs."""
+    x, weight, target, root, gathered = saved
+    needs_x, needs_weight, needs_target, needs_root, needs_bias, _ = needs
+    dx = dweight = dtarget = droot = None
+    if root is not None:
+        if needs_root:
+            droot = multiply(grad, x if target is None else target, _TN)
+        if target is None and needs_x:
+            dx = multiply(grad, root, _NN)
+        elif needs_target:
+            dtarget = multiply(grad, root, _NN)
+    if order.matrix is None or order.gathers_first:
+        if needs_weight:
+            dweight = multiply(grad, x if gathered is None else gathered, _TN)
+        if needs_x:
+            dx = _back(order, grad, weight, dx)
+    elif needs_x or needs_weight:
+        back = order.matrix.back(grad, order.sample)
+        dweight = multiply(back, x, _TN) if needs_weight else None
+        dx = multiply(back, weight, _NN, out=dx) if needs_x else None
+    return dx, dweight, dtarget, droot, column_sums(grad) if needs_bias else None
+
+
+def _back(order, grad, weight, dx):
+    """``Aᵀ·grad·weight`` in the order that is cheaper, added to what there is of it."""
+    if order.matrix is None:
+        return multiply(grad, weight, _NN, out=dx)
+    if order.narrow_back:
+        return multiply(order.matrix.back(grad, order.sample), weight, _NN, out=dx)
+    return order.matrix.back(multiply(grad, weight, _NN), order.sample, out=dx)
+
+
+def _again(saved, order, grad):
+    """The gradients in operations that can be differentiated again."""
+    x, weight, target, root, _ = saved
+    back = grad if order.matrix is None else order.matrix.t()(grad)
+    dx, dweight, dtarget, droot = back @ weight, back.t() @ x, None, None
+    if root is not None:
+        droot = grad.t() @ (x if target is None else target)
+        if target is None:
+            dx = dx + grad @ root
+        else:
+            dtarget = grad @ root
+    return dx, dweight, dtarget, droot, grad.sum(0)
