@@ -30,8 +30,8 @@ pub use products::{gemm_point, spmm_point};
 use products::Kernels;
 use slots::Slots;
 
-/// Somebody to tell how long steps take.
-pub trait Observe {
+/// Somebody to tell how long steps take, maybe from another thread.
+pub trait Observe: Send {
     /// Step `index` of the plan took this long.
     fn step(&mut self, index: usize, seconds: f64);
 
@@ -191,6 +191,17 @@ impl Executor {
     /// # Errors
     /// When a step's sizes do not fit.
     pub fn run(
+        &mut self,
+        phases: &[Phase],
+        context: &Context<'_>,
+        params: &mut Params,
+        observer: &mut dyn Observe,
+    ) -> Result<Outcome> {
+        let threads = self.threads.clone();
+        threads.inside(|| self.run_here(phases, context, params, observer))
+    }
+
+    fn run_here(
         &mut self,
         phases: &[Phase],
         context: &Context<'_>,

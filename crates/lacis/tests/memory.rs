@@ -84,9 +84,9 @@ fn recipes() -> Vec<(String, Recipe)> {
 }
 
 /// Steps whose kernels ask for memory of their own, and give it back: packed factors, terms per
-/// node and head, shares of maxima, the last columns of a matrix.
+/// node and head, shares of maxima.
 const KERNELS: &[&str] =
-    &["Gemm", "Spmm", "Attention", "AttentionGrad", "Extreme", "ExtremeGrad", "Gated", "GatedGrad"];
+    &["Gemm", "Attention", "AttentionGrad", "Extreme", "ExtremeGrad", "Gated", "GatedGrad"];
 
 /// Large allocations of each step.
 struct Watch {

@@ -1,6 +1,5 @@
 //! The body of every kernel: some rows, or a part of a long one, over some columns.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use lacis_core::reference::Reduce;
@@ -71,12 +70,10 @@ per_isa!(fn compiled<[T: Stored, W: Weights, J: Join], []>(part: Part<'_, T>) = 
 #[inline(always)]
 fn body<M: Arith, T: Stored, W: Weights, J: Join>(part: Part<'_, T>) {
     let Part { args, isa, ahead, rows, mut out } = part;
-    let (entries, cols) = match &out {
-        Out::Rows(_) => (args.a.span(rows.clone()), 0..args.k()),
-        Out::Block(cols, _) => (args.a.span(rows.clone()), cols.clone()),
-        Out::Partial(entries, _) => (entries.clone(), 0..args.k()),
+    let cols = match &out {
+        Out::Block(cols, _) => cols.clone(),
+        Out::Rows(_) | Out::Partial(..) => 0..args.k(),
     };
-    let coming = Coming::of(args.a.cols, &entries, ahead);
     let tail = Tail::of(args.x.data);
     // Sums go from registers to `y` where they are what it holds; else a tile of them waits.
     let direct = args.epilogue.is_plain() && T::as_sums(&mut []).is_some();
@@ -90,7 +87,7 @@ fn body<M: Arith, T: Stored, W: Weights, J: Join>(part: Part<'_, T>) {
             let col = cols.start + tile.start;
             let x = args.x.data.get(col..).unwrap_or_default();
             let stride = args.x.stride;
-            let from = Tile { args, ahead, coming: &coming, tail: &tail, x, stride, wide };
+            let from = Tile { args, ahead, tail: &tail, x, stride, wide };
             let mut to = Target { args, isa, out: &mut out, first, direct, tile, col };
             match wide.div_ceil(LANES) {
                 _ if wide < LANES => rows_of::<M, T, W, J, 1, false>(from, rows.clone(), &mut to),
@@ -130,7 +127,6 @@ type Sums<T, const V: usize> = [[<T as Stored>::Sum; LANES]; V];
 struct Tile<'a, T: Stored> {
     args: &'a Args<'a, T>,
     ahead: Ahead,
-    coming: &'a Coming<'a>,
     tail: &'a Tail<T>,
     /// The operand from the tile's first column on.
     x: &'a [T],
@@ -152,7 +148,7 @@ impl<T: Stored> Tile<'_, T> {
         // The sum of squares: not a number just where an entry was none.
         let mut met = [[T::Sum::ZERO; LANES]; V];
         let (args, start) = (self.args, entries.start);
-        let [now, near, far] = self.coming.row(entries, self.ahead);
+        let [now, near, far] = coming(args.a.cols, entries, self.ahead);
         let (pairs, last) = now.as_chunks::<2>();
         let comings = far.as_chunks::<2>().0.iter().zip(near.as_chunks::<2>().0);
         for (at, (pair, (far, near))) in pairs.iter().zip(comings).enumerate() {
@@ -242,34 +238,13 @@ impl<T: Stored> Tile<'_, T> {
     }
 }
 
-/// The columns of some entries, and of as many after them as are asked for ahead.
-struct Coming<'a> {
-    first: usize,
-    cols: Cow<'a, [u32]>,
-}
-
-impl<'a> Coming<'a> {
-    /// At the matrix's end the last row is asked for again and again, to no effect.
-    fn of(cols: &'a [u32], entries: &Range<usize>, ahead: Ahead) -> Self {
-        let more = ahead.far.max(ahead.near);
-        let cols = match cols.get(entries.start..entries.end + more) {
-            Some(cols) => Cow::Borrowed(cols),
-            None => {
-                let mut cols = cols[entries.start..].to_vec();
-                cols.resize(entries.len() + more, cols.last().copied().unwrap_or(0));
-                Cow::Owned(cols)
-            }
-        };
-        Coming { first: entries.start, cols }
-    }
-
-    /// The columns of a row's entries, of those near ahead, of those far ahead: as many of each.
-    #[inline(always)]
-    fn row(&self, entries: Range<usize>, ahead: Ahead) -> [&[u32]; 3] {
-        let cols = &self.cols[entries.start - self.first..];
-        let count = entries.len();
-        [&cols[..count], &cols[ahead.near..][..count], &cols[ahead.far..][..count]]
-    }
+/// The columns of a row's entries, of those near ahead, of those far ahead: as many of each. At the
+/// matrix's end its last ones are asked for again, to no effect.
+#[inline(always)]
+fn coming(cols: &[u32], entries: Range<usize>, ahead: Ahead) -> [&[u32]; 3] {
+    let (start, count) = (entries.start, entries.len());
+    let from = |start: usize| &cols[start.min(cols.len() - count)..][..count];
+    [from(start), from(start + ahead.near), from(start + ahead.far)]
 }
 
 /// The end of a matrix, from element `start` on, and zeros for the last rows of a matrix narrower
