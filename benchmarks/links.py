@@ -81,7 +81,7 @@ def theirs(data, seed, epochs):
 def ours(lacis, folder, seed, epochs):
     command = [lacis, "train", folder, "--task", "link", "--hidden", HIDDEN, "--embedding", OUT,
                "--dropout", 0, "--weight-decay", 0, "--lr", RATE, "--epochs", epochs,
-               "--row-normalize", "--seed", seed, "--no-save", "--json"]
+               "--row-normalize", "--seed", seed, "--no-save", "--json", "--threads", 1]
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(done.stderr)

@@ -114,6 +114,9 @@ pub struct Planning {
     /// Only plans with which the process, graph included, stays below this
     #[arg(long, value_name = "8G|80%")]
     pub memory_limit: Option<String>,
+    /// What features and activations are stored in; weights, sums and the optimizer stay f32
+    #[arg(long, value_name = "f32|bf16", default_value = "f32", value_parser = ["f32", "bf16"])]
+    pub precision: String,
 }
 
 /// Backward products from some of their pairs.

@@ -13,6 +13,7 @@ use lacis::nn::{self, Config};
 use lacis::params::Optimizer;
 use lacis::plan::choose::{RuleSet, SAVINGS, Settings};
 use lacis::plan::op::{NormKind, Read};
+use lacis::plan::plan::Precision;
 use lacis::reference::{Adam, Decay, Sgd};
 use lacis::sample::Sampling;
 use lacis::schedule::parse_schedule;
@@ -144,7 +145,12 @@ fn settings(planning: &Planning) -> Result<Settings> {
     }
     let rules = if planning.rules == "sensei" { RuleSet::Sensei } else { RuleSet::All };
     let memory = planning.memory_limit.as_deref().map(machine::memory_limit).transpose()?;
-    Ok(Settings { rules, without: planning.without.clone(), memory, ..Settings::default() })
+    let precision = match planning.precision.as_str() {
+        "bf16" => Precision::Bf16,
+        _ => Precision::F32,
+    };
+    let without = planning.without.clone();
+    Ok(Settings { rules, without, memory, precision, ..Settings::default() })
 }
 
 /// Who trains and who judges, and in words where that comes from.

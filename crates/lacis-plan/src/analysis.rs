@@ -165,12 +165,13 @@ pub fn tree(x: usize) -> u64 {
 fn moved(work: &Work) -> (u64, u64) {
     let of = |number: usize| number as u64;
     match *work {
-        Work::Spmm { shape: [rows, _, entries], width, valued, .. } => {
+        Work::Spmm { shape: [rows, _, entries], width, valued, half, .. } => {
             let per_entry = if valued { 2 } else { 1 };
             let index = if valued { 8 } else { 4 };
+            let row = of(width) * if half { 2 } else { 4 };
             (
                 per_entry * of(entries) * of(width),
-                of(entries) * (4 * of(width) + index) + of(rows) * (4 * of(width) + 8),
+                of(entries) * (row + index) + of(rows) * (row + 8),
             )
         }
         Work::Gemm { sizes: [m, n, k], .. } => {
@@ -215,6 +216,7 @@ fn per_element(operator: &Operator) -> u64 {
         | Operator::Concat
         | Operator::PadColumns { .. }
         | Operator::Transpose
+        | Operator::Convert
         | Operator::PlusIdentity { .. } => 0,
         Operator::Norm { .. } => 6,
         Operator::NormGrad { .. } => 10,

@@ -20,7 +20,7 @@ use crate::grad::gradients;
 use crate::lower::{Goal, Options, lower};
 use crate::memory::Memory;
 use crate::op::{LossKind, Op};
-use crate::plan::Plan;
+use crate::plan::{Plan, Precision};
 
 pub use candidates::{Candidate, Candidates};
 
@@ -53,6 +53,8 @@ pub struct Settings {
     pub batches: bool,
     /// Most bytes that a plan may take beside graph and features; see [`Memory`].
     pub memory: Option<usize>,
+    /// What features and activations are stored in.
+    pub precision: Precision,
 }
 
 impl Default for Settings {
@@ -63,6 +65,7 @@ impl Default for Settings {
             budget: 5000,
             batches: false,
             memory: None,
+            precision: Precision::F32,
         }
     }
 }
@@ -75,7 +78,8 @@ impl Settings {
 
     fn options(&self, named: bool) -> Options {
         let fuse = self.uses("fuse") && self.rules == RuleSet::All;
-        Options { fuse, hoist: self.uses("hoist") && !self.batches, named }
+        let hoist = self.uses("hoist") && !self.batches;
+        Options { fuse, hoist, named, precision: self.precision }
     }
 }
 

@@ -22,6 +22,8 @@ pub enum Work {
         extreme: bool,
         /// Whether rows of the dense one are scaled on the way.
         scaled: bool,
+        /// Whether rows are stored in bf16.
+        half: bool,
     },
     /// `m×k` times `k×n`.
     Gemm {
@@ -106,10 +108,11 @@ impl Default for Analytic {
 impl Costs for Analytic {
     fn seconds(&self, work: &Work) -> Option<f64> {
         Some(match *work {
-            Work::Spmm { shape: [rows, _, entries], width, valued, .. } => {
+            Work::Spmm { shape: [rows, _, entries], width, valued, half, .. } => {
                 let index = if valued { 8 } else { 4 };
-                (entries * (4 * width + index)) as f64 / self.gather
-                    + (rows * width * 4) as f64 / self.stream
+                let number = if half { 2 } else { 4 };
+                (entries * (number * width + index)) as f64 / self.gather
+                    + (rows * width * number) as f64 / self.stream
             }
             Work::Gemm { sizes: [m, n, k], .. } => 2.0 * (m * n * k) as f64 / self.products,
             Work::Attention { shape: [_, _, entries], heads, width, backward, .. } => {
@@ -184,14 +187,16 @@ pub fn work(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
                 plan.values[a].place,
                 Place::Adjacency(adjacency) if !adjacency.graph.weighted || !sizes.weighted()
             );
-            Work::Spmm { shape: sparse(a), width: width(x), valued, extreme: false, scaled: right }
+            let (shape, width, half) = (sparse(a), width(x), plan.values[x].half);
+            Work::Spmm { shape, width, valued, extreme: false, scaled: right, half }
         }
         Operator::Extreme(_) | Operator::ExtremeGrad(_) => {
             let (a, x) = (step.inputs[0], step.inputs[1]);
             let passes = if matches!(step.operator, Operator::ExtremeGrad(_)) { 2 } else { 1 };
             let [rows, cols, entries] = sparse(a);
             let shape = [rows, cols, passes * entries];
-            Work::Spmm { shape, width: width(x), valued: false, extreme: true, scaled: false }
+            let (width, half) = (width(x), plan.values[x].half);
+            Work::Spmm { shape, width, valued: false, extreme: true, scaled: false, half }
         }
         Operator::Gemm { form, .. } => {
             let ([m, k], [k2, n]) = (shape(step.inputs[0]), shape(step.inputs[1]));
@@ -241,13 +246,13 @@ const SERIAL: usize = 2;
 
 /// Reads its inputs, writes its outputs.
 fn stream(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
-    let len = |value: &ValueId| plan.len_of(*value, sizes);
-    let read: usize = step.inputs.iter().map(len).sum::<usize>() * 4;
-    let written: usize = step.outputs.iter().map(len).sum::<usize>() * 4;
+    let bytes = |value: &ValueId| plan.len_of(*value, sizes) * plan.number_bytes(*value);
+    let read: usize = step.inputs.iter().map(bytes).sum();
+    let written: usize = step.outputs.iter().map(bytes).sum();
     if matches!(step.operator, Operator::Pad) && plan.in_place(step) {
         return Work::Stream { read: 0, written: written.saturating_sub(read), hard: 0 };
     }
-    let elements = written / 4;
+    let elements: usize = step.outputs.iter().map(|out| plan.len_of(*out, sizes)).sum();
     let drawn = |dropout: Option<_>| elements * usize::from(dropout.is_some());
     let hard = match step.operator {
         Operator::Each(Each { dropout, function, .. }) => {

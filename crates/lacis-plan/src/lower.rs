@@ -2,13 +2,14 @@
 
 mod recipe;
 mod slots;
+mod storage;
 
 use std::collections::{HashMap, HashSet};
 
 use crate::dim::Dim;
 use crate::expr::{Expr, Kind};
 use crate::op::{Attention, Op};
-use crate::plan::{Operator, ParamInfo, Phase, Place, Plan, Step, Value, ValueId};
+use crate::plan::{Operator, ParamInfo, Phase, Place, Plan, Precision, Step, Value, ValueId};
 use recipe::Recipe;
 
 /// What lowering may do.
@@ -20,6 +21,8 @@ pub struct Options {
     pub hoist: bool,
     /// Values and steps carry their formulas; a plan that is only costed needs none.
     pub named: bool,
+    /// What rows of nodes and graphs are stored in.
+    pub precision: Precision,
 }
 
 /// What a network computes: its result, its loss, and a gradient per parameter.
@@ -146,9 +149,28 @@ impl Lowering {
 
     fn value(&mut self, expr: &Expr, place: Place) -> ValueId {
         let formula = self.name(expr);
-        self.values.push(Value { shape: expr.shape(), place, formula });
+        let half = match place {
+            Place::View { of, .. } => self.values[of].half,
+            Place::Features | Place::Slot(_) => self.is_halved(expr),
+            _ => false,
+        };
+        self.values.push(Value { shape: expr.shape(), place, half, formula });
         self.of.insert(expr.id(), self.values.len() - 1);
         self.values.len() - 1
+    }
+
+    /// Rows of nodes and graphs are stored in half the bytes where that was asked for, but not
+    /// what attention remembers of its sums.
+    fn is_halved(&self, expr: &Expr) -> bool {
+        let rows = |dim: Dim| matches!(dim, Dim::Nodes(_) | Dim::Graphs);
+        let columns = |dim: Dim| matches!(dim, Dim::Width(_));
+        let [a, b] = expr.shape();
+        let sums =
+            matches!(expr.op(), Op::Part(1)) && matches!(expr.args()[0].op(), Op::Attention(_));
+        self.options.precision == Precision::Bf16
+            && expr.kind() == Kind::Dense
+            && (rows(a) && columns(b) || columns(a) && rows(b))
+            && !sums
     }
 
     /// The first part that is asked for makes all of them.
@@ -230,8 +252,6 @@ impl Lowering {
             let outputs = Vec::new();
             self.steps.push(Step { operator, inputs, outputs, phase, layer, formula });
         }
-        // What is computed once comes first; its order is kept.
-        self.steps.sort_by_key(|step| step.phase != Phase::Once);
         let mut plan = Plan {
             values: self.values,
             steps: self.steps,
@@ -241,6 +261,11 @@ impl Lowering {
             formula: if self.named { formulas(&goal.result) } else { String::new() },
             ..Plan::default()
         };
+        if self.options.precision == Precision::Bf16 {
+            storage::convert(&mut plan);
+        }
+        // What is computed once comes first; its order is kept.
+        plan.steps.sort_by_key(|step| step.phase != Phase::Once);
         slots::assign(&mut plan);
         plan
     }

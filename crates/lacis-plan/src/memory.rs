@@ -147,14 +147,16 @@ fn matrix_bytes(a: Adjacency, sizes: &Sizes) -> usize {
     entries(a, sizes) * (COLUMN + if valued { NUMBER } else { 0 }) + rows * POINTER
 }
 
-/// Features in another order, where not every level has all nodes.
+/// Features in another order, where not every level has all nodes, or in bf16.
 fn reordered(plan: &Plan, sizes: &Sizes) -> usize {
     let first = sizes.of(Dim::Nodes(0));
-    if sizes.nodes.iter().all(|&nodes| nodes == first) {
+    let features = plan.values.iter().find(|value| value.place == Place::Features);
+    let half = features.is_some_and(|value| value.half);
+    if sizes.nodes.iter().all(|&nodes| nodes == first) && !half {
         return 0;
     }
-    let features = plan.values.iter().find(|value| value.place == Place::Features);
     features.map_or(0, |value| match sizes.feature_entries {
+        0 if half => first * sizes.of(value.shape[1]) * size_of::<u16>(),
         0 => first * sizes.of(value.shape[1]) * NUMBER,
         entries => first * POINTER + entries * (COLUMN + NUMBER),
     })

@@ -56,6 +56,17 @@ pub enum Place {
     },
 }
 
+/// What rows of nodes and graphs are stored in: features, activations, their gradients. Weights,
+/// sums and results are f32 whatever it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// Four bytes a number.
+    #[default]
+    F32,
+    /// Two bytes a number: the range of f32, eight bits of it.
+    Bf16,
+}
+
 /// A value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Value {
@@ -63,6 +74,9 @@ pub struct Value {
     pub shape: [Dim; 2],
     /// Where it is.
     pub place: Place,
+    /// Whether it is stored in bf16; a view is as what it is a view of.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub half: bool,
     /// What it is.
     pub formula: String,
 }
@@ -182,6 +196,8 @@ pub enum Operator {
     ColumnSums,
     /// `(x)`: written the other way round.
     Transpose,
+    /// `(x)`: the same numbers, stored in bf16 instead of f32 or the other way.
+    Convert,
     /// `(a, b)`.
     Dot,
     /// `(s, x)`.
@@ -289,6 +305,9 @@ impl Plan {
         for step in &self.steps {
             text.push_str(&format!("{:?} {:?} {:?};", step.operator, step.inputs, step.outputs));
         }
+        if let Some(first) = self.values.iter().position(|value| value.half) {
+            text.push_str(&format!("bf16 from {first}"));
+        }
         let hash = xxhash_rust::xxh3::xxh3_64(text.as_bytes());
         format!("{:08x}", hash as u32)
     }
@@ -347,12 +366,26 @@ impl Plan {
         }
     }
 
-    /// Numbers that each slot must have room for.
+    /// Bytes of a value's number.
+    pub fn number_bytes(&self, value: ValueId) -> usize {
+        if self.values[value].half { size_of::<u16>() } else { size_of::<f32>() }
+    }
+
+    /// What is stored in two bytes a number, if anything is.
+    pub fn precision(&self) -> Precision {
+        match self.values.iter().any(|value| value.half) {
+            true => Precision::Bf16,
+            false => Precision::F32,
+        }
+    }
+
+    /// Numbers of four bytes that each slot must have room for.
     pub fn slot_lens(&self, sizes: &Sizes) -> Vec<usize> {
         let mut lens = vec![0; self.slots];
         for (id, value) in self.values.iter().enumerate() {
             if let Place::Slot(slot) | Place::Entries { slot, .. } = value.place {
-                lens[slot] = lens[slot].max(self.len_of(id, sizes));
+                let bytes = self.len_of(id, sizes) * self.number_bytes(id);
+                lens[slot] = lens[slot].max(bytes.div_ceil(size_of::<f32>()));
             }
         }
         lens

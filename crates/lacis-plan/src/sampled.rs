@@ -104,14 +104,15 @@ fn seconds(
     (sizes, costs): (&Sizes, &dyn Costs),
     budget: f64,
 ) -> Option<f64> {
-    let Work::Spmm { shape: [rows, cols, entries], width, extreme, .. } = work(plan, step, sizes)
+    let Work::Spmm { shape: [rows, cols, entries], width, extreme, half, .. } =
+        work(plan, step, sizes)
     else {
         return None;
     };
     let few = (entries as f64 * budget.clamp(0.0, 1.0)) as usize;
     let shape = [rows, cols, few.max(1)];
     let product =
-        costs.seconds(&Work::Spmm { shape, width, valued: true, extreme, scaled: false })?;
+        costs.seconds(&Work::Spmm { shape, width, valued: true, extreme, scaled: false, half })?;
     // One column at a time is looked up and, if it stays, written: about four streams of it.
     let (read, written) = (4 * (cols * width + 4 * entries), 8 * few);
     let choosing = costs.seconds(&Work::Stream { read, written, hard: 0 })?;
@@ -130,7 +131,7 @@ mod tests {
         let graph = Graph { loops: Loops::AsStored, weighted: false };
         let place = Place::Adjacency(Adjacency { graph, level: 0, transposed: false });
         let nodes = [Dim::Nodes(0), Dim::Nodes(1)];
-        let value = |shape, place| Value { shape, place, formula: String::new() };
+        let value = |shape, place| Value { shape, place, half: false, formula: String::new() };
         let wide = |level| [Dim::Nodes(level), Dim::Width(256)];
         let operator = Operator::Spmm { left: false, right: false, ending: Ending::PLAIN };
         let step = |phase, output| Step {

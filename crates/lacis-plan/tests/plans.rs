@@ -5,7 +5,7 @@ use lacis_plan::cost::Analytic;
 use lacis_plan::expr::{adjacency, features, param};
 use lacis_plan::grad::gradients;
 use lacis_plan::op::{Graph, LossKind};
-use lacis_plan::plan::{Operator, Phase, Place};
+use lacis_plan::plan::{Operator, Phase, Place, Precision};
 use lacis_plan::{Expr, Op, Plan, Sizes};
 
 use lacis_core::reference::Activation;
@@ -52,7 +52,9 @@ impl Truth {
 }
 
 fn settings() -> Vec<Settings> {
-    let mut all = vec![Settings::default(), Settings { batches: true, ..Settings::default() }];
+    let half = Settings { precision: Precision::Bf16, ..Settings::default() };
+    let batches = Settings { batches: true, ..Settings::default() };
+    let mut all = vec![Settings::default(), half, batches];
     for rules in [RuleSet::All, RuleSet::Sensei] {
         all.push(Settings { rules, without: vec!["all".to_owned()], ..Settings::default() });
     }
@@ -83,7 +85,7 @@ fn plans_compute_what_their_formulas_say() {
             let truth = Truth::of(&case, nested);
             // A whole graph is levels of one size, and some networks have thousands of candidates:
             // a few settings are enough.
-            let few = if nested && case.name != "tagcn" { usize::MAX } else { 3 };
+            let few = if nested && case.name != "tagcn" { usize::MAX } else { 4 };
             for settings in settings().into_iter().take(few) {
                 let chosen = planned(&case, &truth.worlds[0].sizes(), &settings);
                 truth.check(&case, &chosen.plan, &format!("{settings:?}"));
@@ -304,6 +306,33 @@ fn diagonals_and_matrices_take_no_more_than_they_need() {
             let plan = planned(&case, &sizes, &settings).plan;
             let most = 1_000_000 * 16;
             assert!(plan.slot_lens(&sizes).iter().all(|&len| len <= most), "{}", case.name);
+        }
+    }
+}
+
+#[test]
+fn rows_in_bf16_take_half_the_bytes_and_the_result_stays_f32() {
+    let half = Settings { precision: Precision::Bf16, ..Settings::default() };
+    for case in nets::all() {
+        let sizes = imagined(&case, 100_000, 10);
+        let (wide, narrow) =
+            (planned(&case, &sizes, &Settings::default()), planned(&case, &sizes, &half));
+        let plan = &narrow.plan;
+        assert_eq!(plan.precision(), Precision::Bf16, "{}", case.name);
+        assert!(!plan.values[plan.result].half, "{}", case.name);
+        assert_ne!(plan.id(), wide.plan.id(), "{}", case.name);
+        let shares = plan.slot_bytes(&sizes) as f64 / wide.plan.slot_bytes(&sizes) as f64;
+        assert!(shares < 0.95, "{}: {shares}\n{plan}", case.name);
+        for step in &plan.steps {
+            let half = |value: &usize| plan.values[*value].half;
+            match step.operator {
+                Operator::Convert => assert_ne!(half(&step.inputs[0]), half(&step.outputs[0])),
+                Operator::Update(_) => assert!(!half(&step.inputs[0]), "{}\n{plan}", case.name),
+                Operator::Spmm { .. } => {
+                    assert_eq!(half(&step.inputs[1]), half(&step.outputs[0]), "{plan}");
+                }
+                _ => {}
+            }
         }
     }
 }

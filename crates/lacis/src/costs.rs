@@ -7,7 +7,7 @@ use lacis_kernels::profile::Point;
 use lacis_plan::cost::{Costs, Work};
 use lacis_plan::op::Scores;
 
-use crate::exec::{gemm_point, spmm_point};
+use crate::exec::{gemm_point, spmm_point, stored_point};
 
 /// Seconds that any step takes: threads wake up, arguments are checked.
 const STEP: f64 = 4e-6;
@@ -37,12 +37,13 @@ impl Costs for Measured<'_> {
         let profile = self.0;
         Some(
             STEP + match *work {
-                Work::Spmm { shape, width, valued, extreme, scaled } => {
+                Work::Spmm { shape, width, valued, extreme, scaled, half } => {
                     let reduce = if extreme { Reduce::Max } else { Reduce::Sum };
-                    let point = spmm_point(shape, width, valued, reduce);
+                    let point = stored_point(shape, (width, half), valued, reduce);
+                    let number = if half { 2 } else { 4 };
                     let scaling = if scaled { shape[2] as f64 * SCALED } else { 0.0 };
                     // Rows without entries are written too.
-                    let written = self.stream(0, shape[0] * width * 4) * 0.25;
+                    let written = self.stream(0, shape[0] * width * number) * 0.25;
                     AMONG_OTHERS * profile.predict("spmm", &point) + scaling + written
                 }
                 Work::Gemm { form, sizes } => {

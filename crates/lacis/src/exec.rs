@@ -2,6 +2,7 @@
 //! meets its sizes, and a step loop allocates nothing that grows with them.
 
 mod attend;
+pub(crate) mod convert;
 mod entries;
 mod pointwise;
 mod products;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lacis_core::reference::Moments;
-use lacis_core::{Csr, Error, Result, Threads};
+use lacis_core::{Csr, Error, Result, Threads, bf16};
 use lacis_kernels::loss::Loss;
 use lacis_kernels::norm::Scaling;
 use lacis_kernels::{Isa, Profile};
@@ -25,10 +26,11 @@ use crate::approx::Approx;
 use crate::levels::Levels;
 use crate::pairs::Pairs;
 use crate::params::Params;
+pub(crate) use products::stored_point;
 pub use products::{gemm_point, spmm_point};
 
 use products::Kernels;
-use slots::Slots;
+use slots::{Held, Slots};
 
 /// Somebody to tell how long steps take, maybe from another thread.
 pub trait Observe: Send {
@@ -233,7 +235,7 @@ impl Executor {
         context: &'e Context<'_>,
         params: &'e Params,
     ) -> Result<lacis_kernels::Mat<'e>> {
-        self.mat(self.plan.result, context, params)
+        self.mat::<f32>(self.plan.result, context, params)
     }
 
     fn step(
@@ -251,22 +253,45 @@ impl Executor {
             | Operator::PlusIdentity { .. }
             | Operator::DiagonalProduct
             | Operator::EntryDropout { .. } => self.entries(step, context, params),
-            Operator::Each(each) => self.each(step, &each, context, params),
-            Operator::EachGrad { .. } => self.each_grad(step, context, params),
-            Operator::Attention(attention) => self.attend(step, &attention, context, params),
-            Operator::AttentionGrad(attention) => {
-                self.attend_grad(step, &attention, context, params)
-            }
-            Operator::Gated => self.gated(step, context, params),
-            Operator::GatedGrad => self.gated_grad(step, context, params),
-            Operator::Extreme(_) | Operator::ExtremeGrad(_) => self.extreme(step, context, params),
-            Operator::Norm { kind, key } => self.norm(step, (kind, key), context, params),
-            Operator::NormGrad { kind, key } => self.norm_grad(step, (kind, key), context, params),
-            Operator::Pairs(_) | Operator::PairsGrad(_) => self.pairs(step, context, params),
-            Operator::Readout(_) | Operator::ReadoutGrad(_) => self.readout(step, context, params),
             Operator::Loss(_) => self.loss(step, context, params),
             Operator::Update(param) => self.update(step, param, context, params),
-            _ => self.small(step, context, params),
+            Operator::Convert => self.convert(step, context, params),
+            _ if self.is_half(step) => self.on_rows::<bf16>(step, context, params),
+            _ => self.on_rows::<f32>(step, context, params),
+        }
+    }
+
+    /// Whether a step's rows are stored in bf16: all of them are, or none.
+    fn is_half(&self, step: &Step) -> bool {
+        step.inputs.iter().chain(&step.outputs).any(|&value| self.plan.values[value].half)
+    }
+
+    /// Steps whose kernels take rows in either storage.
+    fn on_rows<T: Held>(
+        &mut self,
+        step: &Step,
+        context: &Context<'_>,
+        params: &Params,
+    ) -> Result<()> {
+        match step.operator {
+            Operator::Each(each) => self.each::<T>(step, &each, context, params),
+            Operator::EachGrad { .. } => self.each_grad::<T>(step, context, params),
+            Operator::Attention(of) => self.attend::<T>(step, &of, context, params),
+            Operator::AttentionGrad(of) => self.attend_grad::<T>(step, &of, context, params),
+            Operator::Gated => self.gated::<T>(step, context, params),
+            Operator::GatedGrad => self.gated_grad::<T>(step, context, params),
+            Operator::Extreme(_) | Operator::ExtremeGrad(_) => {
+                self.extreme::<T>(step, context, params)
+            }
+            Operator::Norm { kind, key } => self.norm::<T>(step, (kind, key), context, params),
+            Operator::NormGrad { kind, key } => {
+                self.norm_grad::<T>(step, (kind, key), context, params)
+            }
+            Operator::Pairs(_) | Operator::PairsGrad(_) => self.pairs::<T>(step, context, params),
+            Operator::Readout(_) | Operator::ReadoutGrad(_) => {
+                self.readout::<T>(step, context, params)
+            }
+            _ => self.small::<T>(step, context, params),
         }
     }
 }
@@ -280,7 +305,7 @@ impl Executor {
         let mut sum = 0.0;
         for step in &self.plan.steps {
             if let Operator::Update(_) = step.operator {
-                let grad = self.mat(step.inputs[0], context, params)?;
+                let grad = self.mat::<f32>(step.inputs[0], context, params)?;
                 let squares = |row: &[f32]| row.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>();
                 sum += (0..grad.n_rows()).map(|i| squares(grad.row(i))).sum::<f64>();
             }
@@ -301,7 +326,7 @@ impl Executor {
             return params.update(param, self.slots.get(slot), self.isa, &self.threads);
         }
         // A view of something wider, or a weight that is its own gradient: small, and copied.
-        let grad = self.mat(value, context, params)?;
+        let grad = self.mat::<f32>(value, context, params)?;
         let rows: Vec<f32> = (0..grad.n_rows()).flat_map(|i| grad.row(i).to_vec()).collect();
         params.update(param, &rows, self.isa, &self.threads)
     }

@@ -13,7 +13,7 @@ use lacis_core::{Collection, Dataset, Dense, Error, Features, Result, Threads};
 use lacis_kernels::Profile;
 use lacis_plan::Sizes;
 use lacis_plan::choose::{Network, Settings, choose};
-use lacis_plan::plan::{ParamInfo, Phase, Plan};
+use lacis_plan::plan::{ParamInfo, Phase, Plan, Precision};
 
 use crate::costs::Measured;
 use crate::exec::{Context, Executor, Nobody, Targets};
@@ -149,7 +149,7 @@ impl<'a> Predictor<'a> {
         let asked = Asked { graph, features: &self.features, levels, rows: None, reach: false };
         let graphs = self.starts().map_or(0, |starts| starts.len() - 1);
         let sizes = Sizes { iterations: 1, graphs, ..Levels::sizes(&asked, self.on.threads)? };
-        let plan = self.planned(&network, &sizes)?;
+        let plan = self.planned(&network, &sizes, self.settings.precision)?;
         let needed = whole_bytes(&plan, &sizes, self.on.dataset);
         match budget {
             Some(budget) if budget < needed => {
@@ -182,9 +182,9 @@ impl<'a> Predictor<'a> {
         Ok(Network { result, loss: None, params: self.model.network.params.clone() })
     }
 
-    fn planned(&self, network: &Network, sizes: &Sizes) -> Result<Plan> {
+    fn planned(&self, network: &Network, sizes: &Sizes, precision: Precision) -> Result<Plan> {
         // A limit of memory is the budget's business here.
-        let settings = Settings { batches: true, memory: None, ..self.settings.clone() };
+        let settings = Settings { batches: true, memory: None, precision, ..self.settings.clone() };
         Ok(choose(network, sizes, &Measured(self.on.profile), &settings)?.plan)
     }
 
@@ -235,7 +235,9 @@ impl<'a> Predictor<'a> {
         let graph = self.on.dataset.graph();
         let n = graph.n_nodes();
         let held = alive_bytes(alive, &self.features) + n * piece.width * size_of::<f32>();
-        let plan = self.planned(&piece.network, &whole_sizes(piece, graph, alive))?;
+        // What is alive between pieces is f32, whatever a whole pass stores.
+        let sizes = whole_sizes(piece, graph, alive);
+        let plan = self.planned(&piece.network, &sizes, Precision::F32)?;
         let mut blocks = Blocks::new(graph, &plan, piece.reads)?;
         let held = held + blocks.shared_bytes(graph);
         let mut executor = self.executor(plan)?;

@@ -12,11 +12,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use lacis_core::{
-    Buffer, Csr, CsrParts, Dense, Features, Graph, Result, RowPtr, SelfLoops, Threads,
+    Buffer, Csr, CsrParts, Dense, Features, Graph, Result, RowPtr, SelfLoops, Threads, bf16,
 };
 use lacis_plan::op::{Adjacency, Graph as Treatment, Loops};
 use lacis_plan::plan::{Operator, Place, Plan};
 use lacis_plan::{Dim, Sizes};
+
+use crate::exec::convert;
 
 /// The key of a vector of degree powers.
 type DegreeKey = (Treatment, u16, i8);
@@ -33,6 +35,8 @@ pub struct Levels {
     /// The whole graph's number of each entry, where a level has not all of them.
     edges: HashMap<Adjacency, Arc<Vec<u32>>>,
     features: Arc<Features>,
+    /// Dense features in bf16, where a plan reads them so; `features` are the whole graph's then.
+    half: Option<Arc<Dense<bf16>>>,
     /// Sparse features the other way round, once somebody asks.
     turned: Arc<OnceLock<Csr>>,
     /// Whether they serve one step only: then nothing is kept for later ones.
@@ -50,7 +54,11 @@ struct Treated {
 
 /// A graph's treatments, kept while levels are made of it: those that need the same share it.
 #[derive(Clone, Debug, Default)]
-pub struct Treatments(HashMap<Treatment, Treated>);
+pub struct Treatments {
+    of: HashMap<Treatment, Treated>,
+    /// All nodes' features in bf16.
+    half: Option<Arc<Dense<bf16>>>,
+}
 
 /// A graph, and which of its nodes are asked for.
 #[derive(Clone, Copy, Debug)]
@@ -119,6 +127,10 @@ impl Levels {
     ) -> Result<Self> {
         let sizes = Levels::sizes(asked, threads)?;
         let reached = Reached::of(asked);
+        let half = match reads_half_features(plan) {
+            true => treated.half_features(asked.features, reached.order.as_deref(), threads)?,
+            false => None,
+        };
         let mut levels = Levels {
             nodes: sizes.nodes,
             entries: sizes.entries,
@@ -126,7 +138,11 @@ impl Levels {
             matrices: HashMap::new(),
             degrees: HashMap::new(),
             edges: HashMap::new(),
-            features: gathered(asked.features, reached.order.as_deref()),
+            features: match half {
+                Some(_) => asked.features.clone(),
+                None => gathered(asked.features, reached.order.as_deref()),
+            },
+            half,
             turned: Arc::default(),
             passing: false,
             symmetric: sizes.symmetric,
@@ -185,6 +201,11 @@ impl Levels {
     /// Features of the nodes at level 0.
     pub fn features(&self) -> &Features {
         &self.features
+    }
+
+    /// Dense features of the nodes at level 0 in bf16, where the plan reads them so.
+    pub(crate) fn half_features(&self) -> Option<&Dense<bf16>> {
+        self.half.as_deref()
     }
 
     /// Sparse features with columns as rows, made at the first call; not for a passing batch.
@@ -333,11 +354,40 @@ fn needs(plan: &Plan) -> (Vec<Need>, Vec<DegreeKey>) {
 impl Treatments {
     /// A treatment of the graph, made once.
     fn of(&mut self, graph: &Graph, treatment: Treatment) -> Result<&Treated> {
-        Ok(match self.0.entry(treatment) {
+        Ok(match self.of.entry(treatment) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => entry.insert(treat(graph, treatment)?),
         })
     }
+
+    /// Features in bf16; those of all nodes in their own order are made once.
+    fn half_features(
+        &mut self,
+        features: &Features,
+        order: Option<&[u32]>,
+        threads: &Threads,
+    ) -> Result<Option<Arc<Dense<bf16>>>> {
+        let whole = order.is_none_or(|order| is_own_order(order, features.n_rows()));
+        if let Some(half) = self.half.as_ref().filter(|_| whole) {
+            return Ok(Some(half.clone()));
+        }
+        let order = order.filter(|_| !whole);
+        let half = convert::half_features(features, order, threads)?.map(Arc::new);
+        if whole {
+            self.half.clone_from(&half);
+        }
+        Ok(half)
+    }
+}
+
+/// Whether a plan reads dense features in bf16.
+pub(crate) fn reads_half_features(plan: &Plan) -> bool {
+    plan.values.iter().any(|value| value.place == Place::Features && value.half)
+}
+
+/// Whether an order leaves all rows where they are.
+fn is_own_order(order: &[u32], n: usize) -> bool {
+    order.len() == n && order.iter().enumerate().all(|(new, &old)| new as u32 == old)
 }
 
 /// Whether a treatment leaves a graph's matrix as it is.
@@ -390,8 +440,7 @@ fn with_loops(matrix: Csr, treatment: Treatment) -> Result<Csr> {
 /// Rows of features in another order.
 fn gathered(features: &Arc<Features>, order: Option<&[u32]>) -> Arc<Features> {
     let Some(order) = order else { return features.clone() };
-    let as_they_are = order.iter().enumerate().all(|(new, &old)| new as u32 == old);
-    if as_they_are && order.len() == features.n_rows() {
+    if is_own_order(order, features.n_rows()) {
         return features.clone();
     }
     match &**features {

@@ -19,11 +19,11 @@ pub mod watched;
 use std::sync::Arc;
 use std::time::Instant;
 
-use lacis_core::{Dataset, Result, Split, Threads};
+use lacis_core::{Dataset, Error, Result, Split, Threads};
 use lacis_kernels::{Mat, Profile};
 use lacis_plan::Sizes;
 use lacis_plan::choose::{Chosen, Settings, choose};
-use lacis_plan::plan::Plan;
+use lacis_plan::plan::{Plan, Precision};
 
 use self::judge::Judge;
 use self::learn::{Core, Within};
@@ -185,7 +185,7 @@ impl<'a> Trainer<'a> {
         let planning = Planning { job, model: &model, recipe: &recipe, asked, sizes };
         let mut both = planning.plans()?;
         if let Some(plan) = plan {
-            fits(&plan, &model)?;
+            fits(&plan, &model, &recipe.settings)?;
             both.training = as_given(plan, &planning.sizes, &Measured(job.profile), both.training);
         }
         let needs = planning.needs(&both);
@@ -264,7 +264,7 @@ impl<'a> Trainer<'a> {
         let costs = Measured(job.profile);
         let mut chosen = choose(&model.network, &sizes, &costs, &recipe.settings)?;
         if let Some(plan) = plan {
-            fits(&plan, &model)?;
+            fits(&plan, &model, &recipe.settings)?;
             chosen = as_given(plan, &sizes, &costs, chosen);
         }
         let plan_seconds = start.elapsed().as_secs_f64();
@@ -293,6 +293,10 @@ impl<'a> Trainer<'a> {
     /// # Errors
     /// When settings make no sense.
     pub fn approximate(&mut self, settings: approx::Settings) -> Result<()> {
+        if self.recipe.settings.precision == Precision::Bf16 {
+            let problem = "backward products are sampled in f32 only; --precision f32 would do";
+            return Err(Error::argument("--approx with --precision bf16", problem));
+        }
         let (plan, costs) = (&self.chosen.plan, Measured(self.job.profile));
         let recipe = (self.recipe.seed, self.recipe.epochs);
         let mut approx = Approx::new(settings, plan, (&self.sizes, &costs), recipe)?;

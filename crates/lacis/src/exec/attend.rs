@@ -9,7 +9,7 @@ use lacis_kernels::{Mat, MatMut, gated, spmm};
 use lacis_plan::op::{Attention, Scores};
 use lacis_plan::plan::{Operator, Place, Step};
 
-use super::slots::Taken;
+use super::slots::{Held, Taken};
 use super::{Context, Executor, purpose, wrong};
 use crate::params::Params;
 
@@ -39,15 +39,15 @@ impl Executor {
         Ok(Some(edges.map_or(dropout, |edges| dropout.at_rows(edges))))
     }
 
-    fn gat<'e>(
+    fn gat<'e, T: Held>(
         &'e self,
         step: &Step,
         attention: &Attention,
         context: &'e Context<'_>,
         params: &'e Params,
-    ) -> Result<Gat<'e, f32>> {
+    ) -> Result<Gat<'e, T>> {
         let (a, _) = self.sparse(step.inputs[0], context)?;
-        let source = self.mat(step.inputs[1], context, params)?;
+        let source = self.mat::<T>(step.inputs[1], context, params)?;
         let t = Self::per_head(self.mat(step.inputs[2], context, params)?, attention.heads)?;
         let u = Self::per_head(self.mat(step.inputs[3], context, params)?, attention.heads)?;
         let mut gat = Gat::new(a, source, [t, u], attention.slope.get())?;
@@ -60,16 +60,16 @@ impl Executor {
         Ok(gat)
     }
 
-    fn gatv2<'e>(
+    fn gatv2<'e, T: Held>(
         &'e self,
         step: &Step,
         attention: &Attention,
         context: &'e Context<'_>,
         params: &'e Params,
-    ) -> Result<GatV2<'e, f32>> {
+    ) -> Result<GatV2<'e, T>> {
         let (a, _) = self.sparse(step.inputs[0], context)?;
-        let target = self.mat(step.inputs[1], context, params)?;
-        let source = self.mat(step.inputs[2], context, params)?;
+        let target = self.mat::<T>(step.inputs[1], context, params)?;
+        let source = self.mat::<T>(step.inputs[2], context, params)?;
         let v = Self::per_head(self.mat(step.inputs[3], context, params)?, attention.heads)?;
         let mut gat = GatV2::new(a, [target, source], v, attention.slope.get())?;
         if let Some(dropout) = self.coefficient_dropout(step, attention, context)? {
@@ -78,7 +78,7 @@ impl Executor {
         Ok(gat)
     }
 
-    pub(super) fn attend(
+    pub(super) fn attend<T: Held>(
         &mut self,
         step: &Step,
         attention: &Attention,
@@ -86,14 +86,14 @@ impl Executor {
         params: &Params,
     ) -> Result<()> {
         let (mut y, mut lse) = (self.taken(step, 0, context)?, self.taken(step, 1, context)?);
-        let outputs = (y.mat()?, lse.mat()?);
+        let outputs = (y.mat::<T>()?, lse.mat::<f32>()?);
         match attention.scores {
             Scores::Gat => {
-                let gat = self.gat(step, attention, context, params)?;
+                let gat = self.gat::<T>(step, attention, context, params)?;
                 gat.forward(self.isa, outputs, &self.threads)?;
             }
             Scores::GatV2 => {
-                let gat = self.gatv2(step, attention, context, params)?;
+                let gat = self.gatv2::<T>(step, attention, context, params)?;
                 gat.forward(self.isa, outputs, &self.threads)?;
             }
         }
@@ -110,7 +110,7 @@ impl Executor {
         }
     }
 
-    pub(super) fn attend_grad(
+    pub(super) fn attend_grad<T: Held>(
         &mut self,
         step: &Step,
         attention: &Attention,
@@ -124,21 +124,21 @@ impl Executor {
         let mut own = std::mem::take(&mut self.scratch);
         let given = Given {
             transpose: self.transposed(step, context)?,
-            y: self.mat(step.inputs[4], context, params)?,
-            lse: self.mat(step.inputs[5], context, params)?,
-            grad: self.mat(step.inputs[6], context, params)?,
+            y: self.mat::<T>(step.inputs[4], context, params)?,
+            lse: self.mat::<f32>(step.inputs[5], context, params)?,
+            grad: self.mat::<T>(step.inputs[6], context, params)?,
         };
         let [first, second, third] = outs.as_mut_slice() else { return Err(wrong(step)) };
         match attention.scores {
             Scores::Gat => {
-                let gat = self.gat(step, attention, context, params)?;
+                let gat = self.gat::<T>(step, attention, context, params)?;
                 self.gat_grads(&gat, (attention, &given), ([first, second, third], &mut own))?;
             }
             Scores::GatV2 => {
-                let gat = self.gatv2(step, attention, context, params)?;
+                let gat = self.gatv2::<T>(step, attention, context, params)?;
                 let grads = GatV2Grads {
-                    target: first.mat()?,
-                    source: second.mat()?,
+                    target: first.mat::<T>()?,
+                    source: second.mat::<T>()?,
                     vectors: heads_of(third, attention.heads)?,
                     features: None,
                     bias: None,
@@ -151,10 +151,10 @@ impl Executor {
         Ok(())
     }
 
-    fn gat_grads(
+    fn gat_grads<T: Held>(
         &self,
-        gat: &Gat<'_, f32>,
-        (attention, given): (&Attention, &Given<'_, f32>),
+        gat: &Gat<'_, T>,
+        (attention, given): (&Attention, &Given<'_, T>),
         ([source, t, u], own): ([&mut Taken; 3], &mut Vec<f32>),
     ) -> Result<()> {
         let (rows, width) = (given.y.n_rows(), given.y.n_cols());
@@ -163,10 +163,11 @@ impl Executor {
         if apart && own.len() < rows * width {
             own.resize(rows * width, 0.0);
         }
+        let own: &mut [T] = bytemuck::cast_slice_mut(own);
         let own = &mut own[..if apart { rows * width } else { 0 }];
         let target = apart.then(|| MatMut::new(own, rows, width, width)).transpose()?;
         let grads = GatGrads {
-            source: source.mat()?,
+            source: source.mat::<T>()?,
             target,
             target_vectors: heads_of(t, attention.heads)?,
             source_vectors: heads_of(u, attention.heads)?,
@@ -177,37 +178,37 @@ impl Executor {
         gat.backward(self.isa, given, grads, &self.threads)?;
         if apart {
             let own = Mat::new(own, rows, width, width)?;
-            let top = MatMut::new(&mut source.slice()[..rows * width], rows, width, width)?;
+            let top = MatMut::new(&mut source.slice::<T>()[..rows * width], rows, width, width)?;
             Forward::in_place(rows, width).plus(1.0, own)?.run(self.isa, top, &self.threads)?;
         }
         Ok(())
     }
 
-    fn gates<'e>(
+    fn gates<'e, T: Held>(
         &'e self,
         step: &Step,
         context: &'e Context<'_>,
         params: &'e Params,
-    ) -> Result<gated::Args<'e>> {
+    ) -> Result<gated::Args<'e, T>> {
         let (a, _) = self.sparse(step.inputs[0], context)?;
-        let mat = |input: usize| self.mat(step.inputs[input], context, params);
+        let mat = |input: usize| self.mat::<T>(step.inputs[input], context, params);
         gated::Args::new(a, mat(1)?, mat(2)?, mat(3)?)
     }
 
-    pub(super) fn gated(
+    pub(super) fn gated<T: Held>(
         &mut self,
         step: &Step,
         context: &Context<'_>,
         params: &Params,
     ) -> Result<()> {
         let mut out = self.taken(step, 0, context)?;
-        let gates = self.gates(step, context, params)?;
-        gates.forward(self.isa, out.mat()?, &self.threads)?;
+        let gates = self.gates::<T>(step, context, params)?;
+        gates.forward(self.isa, out.mat::<T>()?, &self.threads)?;
         self.put(out);
         Ok(())
     }
 
-    pub(super) fn gated_grad(
+    pub(super) fn gated_grad<T: Held>(
         &mut self,
         step: &Step,
         context: &Context<'_>,
@@ -215,9 +216,10 @@ impl Executor {
     ) -> Result<()> {
         let mut outs = [0, 1, 2].map(|index| self.taken(step, index, context));
         let [Ok(dk), Ok(dq), Ok(dv)] = &mut outs else { return Err(wrong(step)) };
-        let given = (self.transposed(step, context)?, self.mat(step.inputs[4], context, params)?);
-        let grads = gated::Grads { target: dk.mat()?, source: dq.mat()?, values: dv.mat()? };
-        let gates = self.gates(step, context, params)?;
+        let given =
+            (self.transposed(step, context)?, self.mat::<T>(step.inputs[4], context, params)?);
+        let grads = gated::Grads { target: dk.mat::<T>()?, source: dq.mat()?, values: dv.mat()? };
+        let gates = self.gates::<T>(step, context, params)?;
         gates.backward(self.isa, given, grads, &self.threads)?;
         for out in outs {
             self.put(out?);
@@ -225,7 +227,7 @@ impl Executor {
         Ok(())
     }
 
-    pub(super) fn extreme(
+    pub(super) fn extreme<T: Held>(
         &mut self,
         step: &Step,
         context: &Context<'_>,
@@ -233,19 +235,19 @@ impl Executor {
     ) -> Result<()> {
         let mut out = self.taken(step, 0, context)?;
         let (a, _) = self.sparse(step.inputs[0], context)?;
-        let x = self.mat(step.inputs[1], context, params)?;
+        let x = self.mat::<T>(step.inputs[1], context, params)?;
         match step.operator {
             Operator::Extreme(extreme) => {
                 let args = spmm::Args::new(a, x, Reduce::from(extreme))?;
-                spmm::KERNELS[0].run(self.isa, &args, out.mat()?, &self.threads)?;
+                spmm::KERNELS[0].run(self.isa, &args, out.mat::<T>()?, &self.threads)?;
             }
             Operator::ExtremeGrad(extreme) => {
                 let args = spmm::Args::new(a, x, Reduce::from(extreme))?;
                 let back = spmm::ExtremeBackward::new(args, self.transposed(step, context)?)?;
-                let y = self.mat(step.inputs[2], context, params)?;
-                let grad = self.mat(step.inputs[3], context, params)?;
+                let y = self.mat::<T>(step.inputs[2], context, params)?;
+                let grad = self.mat::<T>(step.inputs[3], context, params)?;
                 let ties = Ties::SplitWithInitialZero;
-                back.even(self.isa, (ties, y, grad), out.mat()?, &self.threads)?;
+                back.even(self.isa, (ties, y, grad), out.mat::<T>()?, &self.threads)?;
             }
             _ => return Err(wrong(step)),
         }
@@ -256,7 +258,7 @@ impl Executor {
 
 /// The gradient of vectors, as one row per head.
 fn heads_of(taken: &mut Taken, heads: usize) -> Result<MatMut<'_>> {
-    let slice = taken.slice();
+    let slice = taken.slice::<f32>();
     let channels = slice.len() / heads.max(1);
     MatMut::new(slice, heads, channels, channels)
 }

@@ -23,7 +23,7 @@ impl Executor {
                 let d = self.vector(step.inputs[0], context, params)?;
                 let e = self.vector(step.inputs[1], context, params)?;
                 let pairs = d.iter().zip(e);
-                out.slice().iter_mut().zip(pairs).for_each(|(out, (d, e))| *out = d * e);
+                out.slice::<f32>().iter_mut().zip(pairs).for_each(|(out, (d, e))| *out = d * e);
             }
             Operator::EntryScale { left, right } => {
                 let (a, values) = self.sparse(step.inputs[0], context)?;
@@ -34,7 +34,7 @@ impl Executor {
                 };
                 let (left, right) = (next(left)?, next(right)?);
                 let values = values.or(a.values);
-                let out = out.slice();
+                let out = out.slice::<f32>();
                 for i in 0..a.n_rows() {
                     let l = left.map_or(1.0, |left| left[i]);
                     for e in a.row(i) {
@@ -49,7 +49,7 @@ impl Executor {
                 let rng = Rng::new(context.seed, &purpose(key));
                 let dropout = Dropout::new(rng, if context.training { p.get() } else { 0.0 })?;
                 let (scale, order) = (dropout.scale() as f32, context.levels.order());
-                let out = out.slice();
+                let out = out.slice::<f32>();
                 for i in 0..x.n_rows() {
                     let row = order.map_or(i as u32, |order| order[i]);
                     for e in x.row(i) {

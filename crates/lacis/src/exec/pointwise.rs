@@ -1,5 +1,6 @@
 //! Passes over elements, norms, readout, the loss, and what is small.
 
+use bytemuck::Zeroable;
 use lacis_core::reference::{Axis, Moments, Reduce, Ties};
 use lacis_core::{Result, Rng, RowPtrView};
 use lacis_kernels::MatMut;
@@ -14,6 +15,7 @@ use lacis_plan::Dim;
 use lacis_plan::op::{Function, NormKind, Number};
 use lacis_plan::plan::{Each, Operator, Step};
 
+use super::slots::Held;
 use super::{Context, Executor, Targets, of_batch, purpose, wrong};
 use crate::params::Params;
 
@@ -39,7 +41,7 @@ impl Executor {
         })
     }
 
-    pub(super) fn each(
+    pub(super) fn each<T: Held>(
         &mut self,
         step: &Step,
         each: &Each,
@@ -51,7 +53,7 @@ impl Executor {
         let mut pass = if self.plan.in_place(step) {
             Forward::in_place(rows, cols)
         } else {
-            Forward::new(self.mat(step.inputs[0], context, params)?)
+            Forward::new(self.mat::<T>(step.inputs[0], context, params)?)
         };
         let mut rest = step.inputs[1..].iter().copied();
         pass = pass.scaled(each.scale.get());
@@ -61,7 +63,7 @@ impl Executor {
         }
         if let Some(beta) = each.plus {
             let value = rest.next().ok_or_else(|| wrong(step))?;
-            pass = pass.plus(beta.get(), self.mat(value, context, params)?)?;
+            pass = pass.plus(beta.get(), self.mat::<T>(value, context, params)?)?;
         }
         if each.bias {
             let value = rest.next().ok_or_else(|| wrong(step))?;
@@ -72,12 +74,12 @@ impl Executor {
             let rows = self.plan.values[step.outputs[0]].shape[0];
             pass = pass.dropped(self.dropout(dropout, rows, context)?)?;
         }
-        pass.run(self.isa, out.mat()?, &self.threads)?;
+        pass.run(self.isa, out.mat::<T>()?, &self.threads)?;
         self.put(out);
         Ok(())
     }
 
-    pub(super) fn each_grad(
+    pub(super) fn each_grad<T: Held>(
         &mut self,
         step: &Step,
         context: &Context<'_>,
@@ -96,21 +98,21 @@ impl Executor {
         if dropout.is_some() || (scale != 1.0 && mask.is_none()) {
             let mut pass = match in_place {
                 true => Forward::in_place(rows, cols),
-                false => Forward::new(self.mat(step.inputs[0], context, params)?),
+                false => Forward::new(self.mat::<T>(step.inputs[0], context, params)?),
             };
             pass = pass.scaled(scale);
             if let Some(dropout) = dropout {
                 let rows = self.plan.values[step.outputs[0]].shape[0];
                 pass = pass.dropped(self.dropout(dropout, rows, context)?)?;
             }
-            pass.run(self.isa, out.mat()?, &self.threads)?;
+            pass.run(self.isa, out.mat::<T>()?, &self.threads)?;
             in_place = true;
         }
         let pass = match in_place {
             true => Backward::in_place(rows, cols),
-            false => Backward::new(self.mat(step.inputs[0], context, params)?),
+            false => Backward::new(self.mat::<T>(step.inputs[0], context, params)?),
         };
-        let saved = self.mat(step.inputs[1], context, params)?;
+        let saved = self.mat::<T>(step.inputs[1], context, params)?;
         let saved = match function {
             Function::Identity => Saved::Nothing,
             function if function.saves_result() => Saved::Output(saved),
@@ -120,12 +122,12 @@ impl Executor {
         if let Some(mask) = mask.filter(|_| dropout.is_none()) {
             pass = pass.dropped(mask)?;
         }
-        pass.run(self.isa, out.mat()?, None, &self.threads)?;
+        pass.run(self.isa, out.mat::<T>()?, None, &self.threads)?;
         self.put(out);
         Ok(())
     }
 
-    pub(super) fn norm(
+    pub(super) fn norm<T: Held>(
         &mut self,
         step: &Step,
         (kind, key): (NormKind, u32),
@@ -133,12 +135,12 @@ impl Executor {
         params: &Params,
     ) -> Result<()> {
         let mut out = self.taken(step, 0, context)?;
-        let x = self.mat(step.inputs[0], context, params)?;
+        let x = self.mat::<T>(step.inputs[0], context, params)?;
         let gamma = self.vector(step.inputs[1], context, params)?;
         let beta = self.vector(step.inputs[2], context, params)?;
         let norm = Norm { gamma, beta, eps: EPS };
         if kind == NormKind::Layer {
-            norm::layer(self.isa, &norm, x, out.mat()?, &self.threads)?;
+            norm::layer(self.isa, &norm, x, out.mat::<T>()?, &self.threads)?;
             self.put(out);
             return Ok(());
         }
@@ -153,14 +155,14 @@ impl Executor {
             Scaling::fixed(&running, EPS)
         };
         let columns = scaling.columns(&norm)?;
-        columns.forward(Forward::new(x))?.run(self.isa, out.mat()?, &self.threads)?;
+        columns.forward(Forward::new(x))?.run(self.isa, out.mat::<T>()?, &self.threads)?;
         self.running.insert(key, running);
         self.scalings.insert(key, scaling);
         self.put(out);
         Ok(())
     }
 
-    pub(super) fn norm_grad(
+    pub(super) fn norm_grad<T: Held>(
         &mut self,
         step: &Step,
         (kind, key): (NormKind, u32),
@@ -169,11 +171,11 @@ impl Executor {
     ) -> Result<()> {
         let mut outs = [0, 1, 2].map(|index| self.taken(step, index, context));
         let [Ok(dx), Ok(dgamma), Ok(dbeta)] = &mut outs else { return Err(wrong(step)) };
-        let x = self.mat(step.inputs[0], context, params)?;
+        let x = self.mat::<T>(step.inputs[0], context, params)?;
         let gamma = self.vector(step.inputs[1], context, params)?;
-        let grad = self.mat(step.inputs[2], context, params)?;
+        let grad = self.mat::<T>(step.inputs[2], context, params)?;
         let norm = Norm { gamma, beta: gamma, eps: EPS };
-        let grads = norm::Grads { x: dx.mat()?, gamma: dgamma.slice(), beta: dbeta.slice() };
+        let grads = norm::Grads { x: dx.mat::<T>()?, gamma: dgamma.slice(), beta: dbeta.slice() };
         match (kind, self.scalings.get(&key)) {
             (NormKind::Layer, _) => {
                 norm::layer_backward(self.isa, &norm, (x, grad), grads, &self.threads)?;
@@ -189,26 +191,26 @@ impl Executor {
         Ok(())
     }
 
-    pub(super) fn readout(
+    pub(super) fn readout<T: Held>(
         &mut self,
         step: &Step,
         context: &Context<'_>,
         params: &Params,
     ) -> Result<()> {
         let mut out = self.taken(step, 0, context)?;
-        let x = self.mat(step.inputs[0], context, params)?;
+        let x = self.mat::<T>(step.inputs[0], context, params)?;
         let ptr = context.graphs.ok_or_else(|| wrong(step))?;
         let segments = Segments::from_ptr(RowPtrView::Narrow(ptr), x.n_rows())?;
         match step.operator {
             Operator::Readout(read) => {
                 let args = reduce::Args::new(x, segments, read.into(), Axis::Rows)?;
-                reduce::choose(&args).run(self.isa, &args, out.mat()?, &self.threads)?;
+                reduce::choose(&args).run(self.isa, &args, out.mat::<T>()?, &self.threads)?;
             }
             Operator::ReadoutGrad(read) => {
                 let args = reduce::Args::new(x, segments, Reduce::from(read), Axis::Rows)?;
-                let grad = self.mat(step.inputs[2], context, params)?;
+                let grad = self.mat::<T>(step.inputs[2], context, params)?;
                 let back = SegmentBackward::new(args, Ties::SplitWithInitialZero, grad)?;
-                back.run(self.isa, out.mat()?, &self.threads)?;
+                back.run(self.isa, out.mat::<T>()?, &self.threads)?;
             }
             _ => return Err(wrong(step)),
         }
@@ -223,7 +225,7 @@ impl Executor {
         params: &Params,
     ) -> Result<()> {
         let mut out = self.taken(step, 0, context)?;
-        let logits = self.mat(step.inputs[0], context, params)?;
+        let logits = self.mat::<f32>(step.inputs[0], context, params)?;
         let outcome = match context.targets {
             Targets::None => return Err(wrong(step)),
             Targets::Loss(loss) => {
@@ -235,7 +237,7 @@ impl Executor {
             }
             Targets::Numbers(targets, rows) => {
                 let count = (rows.len() * logits.n_cols()).max(1) as f64;
-                let (mut grad, mut sum) = (out.mat()?, 0.0);
+                let (mut grad, mut sum) = (out.mat::<f32>()?, 0.0);
                 (0..grad.n_rows()).for_each(|i| grad.row_mut(i).fill(0.0));
                 for i in rows.iter().map(|&i| i as usize) {
                     let pairs = logits.row(i).iter().zip(targets.row(i));
@@ -254,7 +256,7 @@ impl Executor {
     }
 
     /// Copies, sums of columns, and numbers.
-    pub(super) fn small(
+    pub(super) fn small<T: Held>(
         &mut self,
         step: &Step,
         context: &Context<'_>,
@@ -263,54 +265,55 @@ impl Executor {
         let mut out = self.taken(step, 0, context)?;
         match step.operator {
             Operator::ColumnSums => {
-                let x = self.mat(step.inputs[0], context, params)?;
-                column_sums(self.isa, x, out.slice(), &self.threads)?;
+                let x = self.mat::<T>(step.inputs[0], context, params)?;
+                column_sums(self.isa, x, out.slice::<f32>(), &self.threads)?;
             }
             Operator::Dot => {
-                let a = self.mat(step.inputs[0], context, params)?;
-                let b = self.mat(step.inputs[1], context, params)?;
+                let a = self.mat::<T>(step.inputs[0], context, params)?;
+                let b = self.mat::<T>(step.inputs[1], context, params)?;
                 let row = |i: usize| {
-                    a.row(i).iter().zip(b.row(i)).map(|(a, b)| f64::from(a * b)).sum::<f64>()
+                    let pairs = a.row(i).iter().zip(b.row(i));
+                    pairs.map(|(a, b)| f64::from(a.wide() * b.wide())).sum::<f64>()
                 };
-                out.slice()[0] = (0..a.n_rows()).map(row).sum::<f64>() as f32;
+                out.slice::<f32>()[0] = (0..a.n_rows()).map(row).sum::<f64>() as f32;
             }
             Operator::ScaleBy => {
-                let by = self.mat(step.inputs[0], context, params)?.data()[0];
-                let x = self.mat(step.inputs[1], context, params)?;
+                let by = self.mat::<f32>(step.inputs[0], context, params)?.data()[0];
+                let x = self.mat::<T>(step.inputs[1], context, params)?;
                 let pass = Forward::new(x).scaled(f64::from(by));
-                pass.run(self.isa, out.mat()?, &self.threads)?;
+                pass.run(self.isa, out.mat::<T>()?, &self.threads)?;
             }
             Operator::Transpose => {
-                let x = self.mat(step.inputs[0], context, params)?;
-                let mut y = out.mat()?;
+                let x = self.mat::<T>(step.inputs[0], context, params)?;
+                let mut y = out.mat::<T>()?;
                 for i in 0..y.n_rows() {
                     y.row_mut(i).iter_mut().enumerate().for_each(|(j, y)| *y = x.row(j)[i]);
                 }
             }
             Operator::Pad => {
                 let [rows, cols] = self.shape(step.inputs[0], context);
-                let (top, below) = out.slice().split_at_mut(rows * cols);
+                let (top, below) = out.slice::<T>().split_at_mut(rows * cols);
                 if !self.plan.in_place(step) {
-                    let x = self.mat(step.inputs[0], context, params)?;
+                    let x = self.mat::<T>(step.inputs[0], context, params)?;
                     let top = MatMut::new(top, rows, cols, cols)?;
                     Forward::new(x).run(self.isa, top, &self.threads)?;
                 }
-                below.fill(0.0);
+                below.fill(Zeroable::zeroed());
             }
             Operator::PadColumns { from } => {
-                let x = self.mat(step.inputs[0], context, params)?;
-                let mut y = out.mat()?;
+                let x = self.mat::<T>(step.inputs[0], context, params)?;
+                let mut y = out.mat::<T>()?;
                 for i in 0..y.n_rows() {
                     let row = y.row_mut(i);
-                    row.fill(0.0);
+                    row.fill(Zeroable::zeroed());
                     row[from..from + x.n_cols()].copy_from_slice(x.row(i));
                 }
             }
             Operator::Concat => {
                 let mut from = 0;
-                let mut y = out.mat()?;
+                let mut y = out.mat::<T>()?;
                 for &input in &step.inputs {
-                    let x = self.mat(input, context, params)?;
+                    let x = self.mat::<T>(input, context, params)?;
                     for i in 0..y.n_rows() {
                         y.row_mut(i)[from..from + x.n_cols()].copy_from_slice(x.row(i));
                     }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use lacis_core::reference::{Form as KernelForm, Reduce};
-use lacis_core::{DType, Result};
+use lacis_core::{DType, Result, bf16};
 use lacis_kernels::profile::{Point, spread};
 use lacis_kernels::sampled::Scaled;
 use lacis_kernels::{Accum, Epilogue, Isa, Profile, gemm, sparse_matmul, spmm};
@@ -11,6 +11,7 @@ use lacis_plan::Sizes;
 use lacis_plan::cost::{Work, work};
 use lacis_plan::plan::{Ending, Form, Operator, Plan, Step};
 
+use super::slots::Held;
 use super::{Context, Executor};
 use crate::approx::{Approx, Factors};
 use crate::params::Params;
@@ -38,9 +39,9 @@ impl Kernels {
     pub fn choose(&mut self, plan: &Plan, sizes: &Sizes) {
         for (index, step) in plan.steps.iter().enumerate() {
             match work(plan, step, sizes) {
-                Work::Spmm { shape, width, valued, extreme, .. } => {
+                Work::Spmm { shape, width, valued, extreme, half, .. } => {
                     let reduce = if extreme { Reduce::Max } else { Reduce::Sum };
-                    let point = spmm_point(shape, width, valued, reduce);
+                    let point = stored_point(shape, (width, half), valued, reduce);
                     self.spmm[index] = self.for_spmm(&point);
                     // What a cache holds is gathered in one way however it is spread.
                     let large = point.bytes > self.profile.machine.last_bytes();
@@ -84,7 +85,18 @@ impl Kernels {
 
 /// A sparse product as the profile knows it.
 pub fn spmm_point(shape: [usize; 3], width: usize, valued: bool, reduce: Reduce) -> Point {
-    Point { weighted: valued, reduce: Some(reduce), ..Point::sparse(shape, width, DType::F32) }
+    stored_point(shape, (width, false), valued, reduce)
+}
+
+/// The same of columns that may be stored in bf16.
+pub(crate) fn stored_point(
+    shape: [usize; 3],
+    (width, half): (usize, bool),
+    valued: bool,
+    reduce: Reduce,
+) -> Point {
+    let stored = if half { DType::Bf16 } else { DType::F32 };
+    Point { weighted: valued, reduce: Some(reduce), ..Point::sparse(shape, width, stored) }
 }
 
 /// A dense product as the profile knows it: rows are nodes, and along them it sums where the first
@@ -123,6 +135,9 @@ impl Executor {
         context: &Context<'_>,
         params: &Params,
     ) -> Result<()> {
+        if self.is_half(step) {
+            return self.product_in_half(index, step, (context, params));
+        }
         // Outside, while slots are read.
         let mut approx = self.approx.take();
         let start = approx.is_some().then(Instant::now);
@@ -145,20 +160,12 @@ impl Executor {
         let Operator::Spmm { left, right, ending } = step.operator else {
             return Err(super::wrong(step));
         };
-        if self.kernels.unseen[index].is_some() {
-            let spread = spread(self.sparse(step.inputs[0], context)?.0);
-            self.kernels.look_at(index, spread);
-        }
+        self.look(index, step, context)?;
         let mut out = self.taken(step, 0, context)?;
-        let mut rest = step.inputs[2..].iter();
-        let mut next = |there: bool| there.then(|| rest.next().copied()).flatten();
-        let (left, right, bias) = (next(left), next(right), next(ending.bias));
         let (a, values) = self.sparse(step.inputs[0], context)?;
         let x = self.mat(step.inputs[1], context, params)?;
-        let vector = |value: Option<usize>| {
-            value.map(|value| self.vector(value, context, params)).transpose()
-        };
-        let (left, right, bias) = (vector(left)?, vector(right)?, vector(bias)?);
+        let [left, right, bias] =
+            self.vectors(step, [left, right, ending.bias], context, params)?;
         let of = Factors { a: Scaled { a, values, left, right }, x };
         let sample = match approx {
             Some(approx) => approx.sample(index, &of, (&self.kernels.profile, &self.threads))?,
@@ -181,7 +188,74 @@ impl Executor {
         Ok(sample.is_some())
     }
 
+    /// Chooses a large sparse product's kernel anew when its matrix is first seen.
+    fn look(&mut self, index: usize, step: &Step, context: &Context<'_>) -> Result<()> {
+        if self.kernels.unseen[index].is_some() {
+            let spread = spread(self.sparse(step.inputs[0], context)?.0);
+            self.kernels.look_at(index, spread);
+        }
+        Ok(())
+    }
+
+    /// The vectors of a sparse product that it has: scales of rows and columns, a bias.
+    fn vectors<'e>(
+        &'e self,
+        step: &Step,
+        there: [bool; 3],
+        context: &'e Context<'_>,
+        params: &'e Params,
+    ) -> Result<[Option<&'e [f32]>; 3]> {
+        let mut rest = step.inputs[2..].iter();
+        let mut found = [None; 3];
+        for (found, there) in found.iter_mut().zip(there) {
+            let value = if there { rest.next() } else { None };
+            *found = value.map(|&value| self.vector(value, context, params)).transpose()?;
+        }
+        Ok(found)
+    }
+
+    /// A product of all pairs whose rows are stored in bf16.
+    fn product_in_half(
+        &mut self,
+        index: usize,
+        step: &Step,
+        (context, params): (&Context<'_>, &Params),
+    ) -> Result<()> {
+        let Operator::Spmm { left, right, ending } = step.operator else {
+            return Err(super::wrong(step));
+        };
+        self.look(index, step, context)?;
+        let mut out = self.taken(step, 0, context)?;
+        let (a, values) = self.sparse(step.inputs[0], context)?;
+        let x = self.mat::<bf16>(step.inputs[1], context, params)?;
+        let [left, right, bias] =
+            self.vectors(step, [left, right, ending.bias], context, params)?;
+        let args = spmm::Args::new(a, x, Reduce::Sum)?.scaled(left, right)?;
+        let args = values.map_or(Ok(args), |values| args.weighted(values))?;
+        let epilogue = Epilogue { accum: accum(ending), bias, activation: ending.function.into() };
+        let (kernel, isa) = self.kernels.spmm[index];
+        spmm::KERNELS[kernel].run(isa, &args.ending(epilogue)?, out.mat()?, &self.threads)?;
+        self.put(out);
+        Ok(())
+    }
+
     pub(super) fn gemm(
+        &mut self,
+        index: usize,
+        step: &Step,
+        context: &Context<'_>,
+        params: &Params,
+    ) -> Result<()> {
+        let half = |value: usize| self.plan.values[value].half;
+        match [step.inputs[0], step.inputs[1], step.outputs[0]].map(half) {
+            [true, true, _] => self.multiply::<bf16, bf16, f32>(index, step, context, params),
+            [true, false, true] => self.multiply::<bf16, f32, bf16>(index, step, context, params),
+            [true, false, false] => self.multiply::<bf16, f32, f32>(index, step, context, params),
+            _ => self.multiply::<f32, f32, f32>(index, step, context, params),
+        }
+    }
+
+    fn multiply<X: Held, Z: Held, O: Held>(
         &mut self,
         index: usize,
         step: &Step,
@@ -190,8 +264,8 @@ impl Executor {
     ) -> Result<()> {
         let Operator::Gemm { form, ending } = step.operator else { return Err(super::wrong(step)) };
         let mut out = self.taken(step, 0, context)?;
-        let x = self.mat(step.inputs[0], context, params)?;
-        let z = self.mat(step.inputs[1], context, params)?;
+        let x = self.mat::<X>(step.inputs[0], context, params)?;
+        let z = self.mat::<Z>(step.inputs[1], context, params)?;
         let mut args = gemm::Args::new(kernel_form(form), x, z)?
             .accumulated(accum(ending))
             .activated(ending.function.into());
@@ -202,7 +276,7 @@ impl Executor {
             Some((at, isa)) => (&gemm::KERNELS[at], isa),
             None => (gemm::Kernel::usual(self.isa, &args), self.isa),
         };
-        kernel.run(isa, &args, out.mat()?, &self.threads)?;
+        kernel.run(isa, &args, out.mat::<O>()?, &self.threads)?;
         self.put(out);
         Ok(())
     }

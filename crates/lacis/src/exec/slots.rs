@@ -1,12 +1,52 @@
 //! Memory for values, and values as matrices.
 
-use lacis_core::{Buffer, CsrView, Error, Features, Result};
-use lacis_kernels::{Mat, MatMut};
+use bytemuck::Pod;
+use lacis_core::{Buffer, CsrView, Error, Features, Result, bf16};
+use lacis_kernels::{Mat, MatMut, Stored};
 use lacis_plan::plan::{Place, Plan, Step, ValueId};
 
 use super::{Context, Executor};
+use crate::levels::Levels;
 use crate::pairs::Pairs;
 use crate::params::Params;
+
+/// What rows may be stored in; what is computed with is f32 either way.
+pub(super) trait Held: Stored<Sum = f32> + Pod {
+    /// Whether it is two bytes.
+    const HALF: bool;
+
+    /// The nodes' features, where they are dense.
+    fn features(levels: &Levels) -> Option<Mat<'_, Self>>;
+    /// Weights, where they are stored so.
+    fn weights(numbers: &[f32]) -> Option<&[Self]>;
+}
+
+impl Held for f32 {
+    const HALF: bool = false;
+
+    fn features(levels: &Levels) -> Option<Mat<'_>> {
+        match levels.features() {
+            Features::Dense(x) => Some(Mat::from(x)),
+            Features::Sparse(_) => None,
+        }
+    }
+
+    fn weights(numbers: &[f32]) -> Option<&[f32]> {
+        Some(numbers)
+    }
+}
+
+impl Held for bf16 {
+    const HALF: bool = true;
+
+    fn features(levels: &Levels) -> Option<Mat<'_, bf16>> {
+        levels.half_features().map(Mat::from)
+    }
+
+    fn weights(_: &[f32]) -> Option<&[bf16]> {
+        None
+    }
+}
 
 /// Buffers that grow to the largest value they ever held.
 pub(super) struct Slots(Vec<Buffer<f32>>);
@@ -54,13 +94,14 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    pub fn mat(&mut self) -> Result<MatMut<'_>> {
+    pub fn mat<T: Held>(&mut self) -> Result<MatMut<'_, T>> {
         let [rows, cols] = self.shape;
-        MatMut::new(&mut self.buffer.make_mut()[..rows * cols], rows, cols, cols)
+        let numbers = bytemuck::cast_slice_mut(self.buffer.make_mut());
+        MatMut::new(&mut numbers[..rows * cols], rows, cols, cols)
     }
 
-    pub fn slice(&mut self) -> &mut [f32] {
-        &mut self.buffer.make_mut()[..self.len]
+    pub fn slice<T: Held>(&mut self) -> &mut [T] {
+        &mut bytemuck::cast_slice_mut(self.buffer.make_mut())[..self.len]
     }
 }
 
@@ -74,23 +115,28 @@ impl Executor {
     }
 
     /// A dense value.
-    pub(super) fn mat<'e>(
+    pub(super) fn mat<'e, T: Held>(
         &'e self,
         value: ValueId,
         context: &'e Context<'_>,
         params: &'e Params,
-    ) -> Result<Mat<'e>> {
+    ) -> Result<Mat<'e, T>> {
         let [rows, cols] = self.shape(value, context);
+        let missing = || no_matrix(&self.plan, value);
+        if self.plan.values[value].half != T::HALF {
+            return Err(missing());
+        }
         match self.plan.values[value].place {
-            Place::Slot(slot) => Mat::new(&self.slots.get(slot)[..rows * cols], rows, cols, cols),
+            Place::Slot(slot) => {
+                let numbers = bytemuck::cast_slice(self.slots.get(slot));
+                Mat::new(&numbers[..rows * cols], rows, cols, cols)
+            }
             Place::Param(param) => {
                 let dense = params.get(param);
-                Mat::new(dense.data(), dense.n_rows(), dense.n_cols(), dense.stride())
+                let numbers = T::weights(dense.data()).ok_or_else(missing)?;
+                Mat::new(numbers, dense.n_rows(), dense.n_cols(), dense.stride())
             }
-            Place::Features => match context.levels.features() {
-                Features::Dense(x) => Mat::new(x.data(), x.n_rows(), x.n_cols(), x.stride()),
-                Features::Sparse(_) => Err(no_matrix(&self.plan, value)),
-            },
+            Place::Features => T::features(context.levels).ok_or_else(missing),
             Place::View { of, from } => {
                 self.mat(of, context, params)?.rows(0..rows).columns(from, cols)
             }
@@ -113,7 +159,7 @@ impl Executor {
             Place::Slot(slot) if self.is_diagonal(value) => {
                 Ok(&self.slots.get(slot)[..self.shape(value, context)[0]])
             }
-            _ => Ok(self.mat(value, context, params)?.data()),
+            _ => Ok(self.mat::<f32>(value, context, params)?.data()),
         }
     }
 
@@ -162,9 +208,10 @@ impl Executor {
             _ => return Err(no_matrix(&self.plan, value)),
         };
         let mut buffer = self.slots.take(slot);
-        if buffer.len() < len {
+        let words = (len * self.plan.number_bytes(value)).div_ceil(size_of::<f32>());
+        if buffer.len() < words {
             // Sizes were bound before; entries with loops may be a few more than was predicted.
-            buffer = Buffer::try_zeroed(len)?;
+            buffer = Buffer::try_zeroed(words)?;
         }
         Ok(Taken { slot, buffer, shape, len })
     }

@@ -95,8 +95,8 @@ impl Blocks {
     /// Bytes of what all blocks share beside the graph.
     pub fn shared_bytes(&self, graph: &Graph) -> usize {
         let own = graph.adjacency();
-        let matrices = self.treated.0.values().filter(|t| !Arc::ptr_eq(&t.matrix, own));
-        let sums: usize = self.treated.0.values().map(|t| t.sums.len() * 8).sum();
+        let matrices = self.treated.of.values().filter(|t| !Arc::ptr_eq(&t.matrix, own));
+        let sums: usize = self.treated.of.values().map(|t| t.sums.len() * 8).sum();
         let powers: usize = self.powers.values().map(|p| p.len() * 4).sum();
         matrices.map(|t| t.matrix.bytes()).sum::<usize>() + sums + powers + self.places.len() * 4
     }
@@ -104,7 +104,7 @@ impl Blocks {
     /// Looks at some rows: whom they see.
     pub fn cut(&mut self, rows: Range<u32>) -> Cut {
         let matrix =
-            self.matrices.first().map(|need| &self.treated.0[&need.adjacency.graph].matrix);
+            self.matrices.first().map(|need| &self.treated.of[&need.adjacency.graph].matrix);
         let entries = match matrix {
             Some(matrix) => rows.clone().map(|row| matrix.row(row as usize).len()).sum(),
             None => 0,
@@ -124,7 +124,7 @@ impl Blocks {
         let mut order: Vec<u32> = rows.clone().collect();
         order.iter().enumerate().for_each(|(at, &i)| self.places[i as usize] = at as u32);
         for need in &self.matrices {
-            let matrix = &self.treated.0[&need.adjacency.graph].matrix;
+            let matrix = &self.treated.of[&need.adjacency.graph].matrix;
             for row in rows.clone() {
                 for &col in matrix.row_cols(row as usize) {
                     let place = &mut self.places[col as usize];
@@ -157,14 +157,14 @@ impl Blocks {
             pairs: 0,
             iterations: 1,
             symmetric: false,
-            edge_weights: self.treated.0.values().any(|t| t.matrix.values().is_some()),
+            edge_weights: self.treated.of.values().any(|t| t.matrix.values().is_some()),
         }
     }
 
     /// Bytes of what [`Blocks::levels`] makes of a block.
     pub fn bytes(&self, cut: &Cut, features: &Features) -> usize {
         let entry =
-            if self.treated.0.values().any(|t| t.matrix.values().is_some()) { 8 } else { 4 };
+            if self.treated.of.values().any(|t| t.matrix.values().is_some()) { 8 } else { 4 };
         let matrix = if self.covers(cut) { 0 } else { cut.entries * entry + cut.rows.len() * 8 };
         let row = match features {
             Features::Dense(x) => x.n_cols() * 4,
@@ -192,6 +192,7 @@ impl Blocks {
             degrees: HashMap::new(),
             edges: HashMap::new(),
             features: gathered(features, cut.order.as_deref()),
+            half: None,
             turned: Arc::new(OnceLock::new()),
             passing: true,
             symmetric: false,
@@ -199,7 +200,7 @@ impl Blocks {
         };
         for at in 0..self.matrices.len() {
             let adjacency = self.matrices[at].adjacency;
-            let matrix = self.treated.0[&adjacency.graph].matrix.clone();
+            let matrix = self.treated.of[&adjacency.graph].matrix.clone();
             let matrix = if self.covers(cut) { matrix } else { self.rows_of(&matrix, cut)? };
             levels.matrices.insert(adjacency, matrix);
         }

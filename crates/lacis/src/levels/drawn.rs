@@ -15,6 +15,8 @@ use lacis_core::{Buffer, Csr, CsrParts, CsrView, Features, Graph, Result, RowPtr
 use lacis_plan::op::{Adjacency, Graph as Treatment, Loops};
 use lacis_plan::plan::Plan;
 
+use crate::exec::convert;
+
 use super::{DegreeKey, Levels, Need, needs, power, treat};
 
 /// What a plan reads of a graph.
@@ -22,13 +24,15 @@ use super::{DegreeKey, Levels, Need, needs, power, treat};
 pub(crate) struct Needs {
     matrices: Vec<Need>,
     degrees: Vec<DegreeKey>,
+    /// Whether dense features are read in bf16.
+    half: bool,
 }
 
 impl Needs {
     /// All that a plan reads.
     pub fn of(plan: &Plan) -> Self {
         let (matrices, degrees) = needs(plan);
-        Needs { matrices, degrees }
+        Needs { matrices, degrees, half: super::reads_half_features(plan) }
     }
 
     /// Sums of rows of a whole graph, as each of the degrees takes them.
@@ -76,7 +80,12 @@ impl Levels {
         let nodes = drawn.nodes.clone();
         let row_ptr = drawn.edges.row_ptr().view();
         let entries = nodes[1..].iter().map(|&n| row_ptr.at(n.min(drawn.edges.n_rows())));
+        let half = match needs.half {
+            true => convert::half_features(&drawn.features, None, &Threads::one())?,
+            false => None,
+        };
         let mut levels = Levels {
+            half: half.map(Arc::new),
             entries: entries.collect(),
             nodes,
             order: Some(Arc::new(drawn.order.to_vec())),

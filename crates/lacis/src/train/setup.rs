@@ -8,7 +8,7 @@ use lacis_plan::choose::{Chosen, Settings, choose};
 use lacis_plan::cost::predict;
 use lacis_plan::memory::Memory;
 use lacis_plan::op::{LossKind, Read};
-use lacis_plan::plan::Plan;
+use lacis_plan::plan::{Plan, Precision};
 
 use super::links::LinkSource;
 use super::source::{Source, Whole};
@@ -26,9 +26,16 @@ fn takes_sparse(model: &str, config: &Config) -> bool {
     config.embed.is_some() || !powers && !maximum && !config.residual
 }
 
-/// Whether a plan computes with a network's parameters.
-pub(super) fn fits(plan: &Plan, model: &Model) -> Result<()> {
+/// Whether a plan computes with a network's parameters, and stores what was asked for.
+pub(super) fn fits(plan: &Plan, model: &Model, settings: &Settings) -> Result<()> {
     plan.check()?;
+    if plan.precision() != settings.precision {
+        let problem = match plan.precision() {
+            Precision::Bf16 => "stores activations in bf16; --precision bf16 asks for that",
+            Precision::F32 => "stores activations in f32; --precision f32 asks for that",
+        };
+        return Err(Error::argument(format!("plan {}", plan.id()), problem));
+    }
     let own: Vec<(&str, [usize; 2])> =
         model.params.iter().map(|param| (param.symbol.as_str(), param.shape)).collect();
     let theirs: Vec<(&str, [usize; 2])> =
