@@ -2,13 +2,14 @@
 
 The layers, their initialisation and their formulas are torch_geometric's. Two things that change no
 number but rounding save most of the time: the adjacency is a `SparseTensor` where a layer takes one,
-and what the first layer makes of the graph and the features alone (nothing is dropped there) is
-computed once, as a sparse matrix. `checked` compares that with the layer itself.
+and the first layer multiplies features, which are sparse and of which nothing is dropped, by its
+weights before it gathers. `checked` compares that with the layer itself.
 """
 import torch
 import torch.nn.functional as F
 from torch_geometric.nn import (APPNP, BatchNorm, ChebConv, GATConv, GATv2Conv, GCN2Conv, GCNConv,
                                 GINConv, SAGEConv, SGConv, TAGConv)
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.nn.models import MLP
 from torch_geometric.nn.pool import global_add_pool
 from torch_sparse import SparseTensor
@@ -40,81 +41,59 @@ class Fixed:
         if self.dense is None:
             self.pair = (dense.to_sparse_csr(), dense.t().contiguous().to_sparse_csr())
 
+    def times(self, linear):
+        """Its product with a linear layer's weights."""
+        w = linear.weight.t()
+        return self.dense @ w if self.dense is not None else Product.apply(w, self.pair)
+
     def through(self, linear):
         """What a linear layer makes of it."""
-        w, b = linear.weight.t(), linear.bias
-        y = self.dense @ w if self.dense is not None else Product.apply(w, self.pair)
+        y, b = self.times(linear), linear.bias
         return y if b is None else y + b
 
 
 class Graph:
-    """Edges in both of torch_geometric's forms, features, and what layers make of both."""
+    """Edges in both of torch_geometric's forms, and features that are multiplied by many weights."""
 
     def __init__(self, x, edges):
         self.x, self.edges, n = x, edges, x.shape[0]
         self.adj = SparseTensor(row=edges[1], col=edges[0], sparse_sizes=(n, n))
-        self.parts = {}
+        self.fixed, self.made = Fixed(x), {}
 
-    def fixed(self, name, make):
-        if name not in self.parts:
-            self.parts[name] = [Fixed(part) for part in make()]
-        return self.parts[name]
-
-    def terms(self, conv, count):
-        """`T_k·x` of a sum `Σ T_k·x·W_k`, found by giving the layer unit weights one after another."""
-        found, width = [], conv.in_channels
-        probe = type(conv)(1, 1, K=conv_k(conv), bias=False)
-        for k in range(count):
-            for at, lin in enumerate(probe.lins):
-                torch.nn.init.constant_(lin.weight, float(at == k))
-            found.append(columns(probe, self.x, self.edges, width))
-        return found
-
-
-def conv_k(conv):
-    return conv.K if isinstance(conv, TAGConv) else len(conv.lins)
-
-
-@torch.no_grad()
-def columns(probe, x, edges, width):
-    """A layer of one column, on each column: the graph's edges repeated for a block of columns."""
-    n, block = x.shape[0], 16
-    done = []
-    for begin in range(0, width, block):
-        piece = x[:, begin:begin + block]
-        k = piece.shape[1]
-        shifted = (edges[:, None, :] + (torch.arange(k) * n)[None, :, None]).reshape(2, -1)
-        done.append(probe(piece.t().reshape(-1, 1), shifted).reshape(k, n).t())
-    return torch.cat(done, 1).contiguous()
-
-
-def mean_of(graph):
-    return [graph.adj.matmul(graph.x, reduce="mean"), graph.x]
+    def normed(self, loops):
+        """`D^-1/2·A·D^-1/2`, with loops or without."""
+        if loops not in self.made:
+            self.made[loops] = gcn_norm(self.adj, add_self_loops=loops)
+        return self.made[loops]
 
 
 def first(conv, graph):
-    """What the first layer computes, from what does not change between epochs."""
-    raw = lambda: graph.fixed("x", lambda: [graph.x])[0]
+    """What the first layer computes, features multiplied by weights before they are gathered."""
+    x = graph.fixed
     if isinstance(conv, SAGEConv):
-        neighbours, own = graph.fixed("mean", lambda: mean_of(graph))
-        return neighbours.through(conv.lin_l) + own.through(conv.lin_r)
+        own = x.through(conv.lin_r)
+        return graph.adj.matmul(x.times(conv.lin_l), reduce="mean") + conv.lin_l.bias + own
     if isinstance(conv, GINConv):
-        return graph.fixed("sum", lambda: [graph.adj.matmul(graph.x) + graph.x])[0].through(conv.nn)
-    if isinstance(conv, (TAGConv, ChebConv)):
-        name, count = type(conv).__name__, len(conv.lins)
-        terms = graph.fixed(name, lambda: graph.terms(conv, count))
-        return sum(term.through(lin) for term, lin in zip(terms, conv.lins)) + conv.bias
+        y = x.times(conv.nn)
+        return graph.adj.matmul(y) + y + conv.nn.bias
+    if isinstance(conv, TAGConv):
+        n, y = graph.normed(False), 0
+        for lin in reversed(list(conv.lins)):
+            y = x.times(lin) + (n.matmul(y) if torch.is_tensor(y) else 0)
+        return y + conv.bias
+    if isinstance(conv, ChebConv):
+        # L = -N where the largest eigenvalue is taken to be 2; T_2 = 2·L² - 1.
+        n, (w0, w1, w2) = graph.normed(False), conv.lins
+        twice = x.times(w2)
+        second = 2 * n.matmul(n.matmul(twice)) - twice
+        return x.times(w0) - n.matmul(x.times(w1)) + second + conv.bias
     if isinstance(conv, SGConv):
-        part = graph.fixed("hops", lambda: [hops(graph, conv.K)])[0]
-        return part.through(conv.lin)
+        n, y = graph.normed(True), x.times(conv.lin)
+        for _ in range(conv.K):
+            y = n.matmul(y)
+        return y + conv.lin.bias
     # Those that multiply by their weights first are given a linear layer that takes what is fixed.
-    return with_linear(conv, raw(), graph)
-
-
-def hops(graph, k):
-    probe = SGConv(1, 1, K=k, bias=False)
-    torch.nn.init.ones_(probe.lin.weight)
-    return columns(probe, graph.x, graph.edges, graph.x.shape[1])
+    return with_linear(conv, x, graph)
 
 
 class Through(torch.nn.Module):
@@ -164,7 +143,7 @@ class Linears(torch.nn.Module):
         self.lins = torch.nn.ModuleList([torch.nn.Linear(a, hidden), torch.nn.Linear(hidden, b)])
 
     def forward(self, graph):
-        x = graph.fixed("x", lambda: [graph.x])[0].through(self.lins[0])
+        x = graph.fixed.through(self.lins[0])
         return self.lins[1](F.dropout(x.relu(), DROPOUT, self.training))
 
 
@@ -183,7 +162,7 @@ class Deep(Linears):
         self.convs = torch.nn.ModuleList([GCN2Conv(hidden, 0.1, 0.5, l + 1, cached=True) for l in range(2)])
 
     def forward(self, graph):
-        start = x = graph.fixed("x", lambda: [graph.x])[0].through(self.lins[0]).relu()
+        start = x = graph.fixed.through(self.lins[0]).relu()
         for conv in self.convs:
             x = conv(F.dropout(x, DROPOUT, self.training), start, graph.adj).relu()
         return self.lins[1](F.dropout(x, DROPOUT, self.training))

@@ -77,6 +77,9 @@ pub struct Net {
     /// sage and gatedgcn: only neighbours, no weights for the node itself
     #[arg(long)]
     pub no_root_weight: bool,
+    /// sage: divide each row of a layer's result by its length
+    #[arg(long)]
+    pub normalize: bool,
     /// Add a layer's input to its output where both are equally wide
     #[arg(long)]
     pub residual: bool,

@@ -88,6 +88,33 @@ static USUAL: &[Usual] = &[
         from: "Kipf and Welling 2017",
     },
     Usual {
+        sets: PLANETOID,
+        models: &["appnp"],
+        task: "node",
+        values: &[("hidden", 64.0), ("dropout", 0.5), ("lr", 0.01), ("weight_decay", 5e-3)],
+        from: "Gasteiger et al. 2019",
+    },
+    Usual {
+        sets: &["ogbn-products", "products"],
+        models: &["sage", "gcn"],
+        task: "node",
+        values: &[
+            ("hidden", 256.0),
+            ("layers", 3.0),
+            ("dropout", 0.5),
+            ("lr", 0.003),
+            ("weight_decay", 0.0),
+        ],
+        from: "PyG's example",
+    },
+    Usual {
+        sets: &["reddit"],
+        models: &["sage", "gcn"],
+        task: "node",
+        values: &[("hidden", 256.0), ("dropout", 0.5), ("weight_decay", 0.0)],
+        from: "PyG's example",
+    },
+    Usual {
         sets: &["ogbn-arxiv", "arxiv"],
         models: &["gcn", "sage"],
         task: "node",
@@ -209,6 +236,9 @@ mod tests {
         assert_eq!((train.net.hidden, train.net.dropout), (Some(128), 0.0));
         let (train, _) = filled(&["lacis", "train", "x", "--model=gat"], "pubmed");
         assert_eq!((train.net.dropout, train.learning.lr), (0.6, 0.005));
+        let (train, words) = filled(&["lacis", "train", "x", "--model=sage"], "ogbn-products");
+        assert_eq!((train.net.hidden, train.net.layers, train.learning.lr), (Some(256), 3, 0.003));
+        assert!(words.contains("PyG's example"), "{words}");
         let (train, words) = filled(&["lacis", "train", "x"], "my-own");
         assert_eq!((train.net.hidden, train.net.dropout), (Some(64), 0.5));
         assert!(words.ends_with("(default)") && !words.contains(';'), "{words}");

@@ -53,6 +53,7 @@ pub fn recipe(net: &Net, learning: &Learning, planning: &Planning, seed: u64) ->
     config.learn_eps = net.learn_eps;
     config.bias = !net.no_bias;
     config.root_weight = !net.no_root_weight;
+    config.normalize = net.normalize;
     config.residual = net.residual;
     config.jumping = net.jumping;
     config.hops = net.hops;

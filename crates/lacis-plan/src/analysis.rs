@@ -139,6 +139,10 @@ impl Subject<'_> {
             (_, Operator::Norm { .. } | Operator::NormGrad { .. }) => {
                 2 * tree(self.rows(step.inputs[0])) + 4
             }
+            (_, Operator::Unit | Operator::UnitGrad) => {
+                let shape = self.plan.values[step.inputs[0]].shape;
+                2 * tree(self.sizes.of(shape[1])) + 3
+            }
             (_, Operator::Readout(_)) => tree(self.rows(step.inputs[0])),
             (_, Operator::Dot) => tree(self.elements(step)) + 1,
             (_, Operator::Loss(_)) => {
@@ -220,6 +224,8 @@ fn per_element(operator: &Operator) -> u64 {
         | Operator::PlusIdentity { .. } => 0,
         Operator::Norm { .. } => 6,
         Operator::NormGrad { .. } => 10,
+        Operator::Unit => 3,
+        Operator::UnitGrad => 6,
         Operator::Loss(_) => 4,
         Operator::Dot => 2,
         // Two moments, their corrections, a root and a division.

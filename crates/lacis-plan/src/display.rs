@@ -94,6 +94,8 @@ fn call(op: &Op) -> String {
         Op::Pad { level } => format!("pad{level}"),
         Op::ColumnSums => "colsum".to_owned(),
         Op::Dot => "dot".to_owned(),
+        Op::Unit => "unit".to_owned(),
+        Op::UnitGrad => "unit'".to_owned(),
         Op::Concat => "concat".to_owned(),
         Op::Columns { from, width } => format!("cols[{from}..{}]", from + width),
         Op::PadColumns { from, .. } => format!("at[{from}]"),

@@ -301,6 +301,11 @@ impl Expr {
         Expr::new(Op::ScaleBy, vec![s.clone(), self.clone()])
     }
 
+    /// Rows of length one.
+    pub fn unit(&self) -> Expr {
+        Expr::new(Op::Unit, vec![self.clone()])
+    }
+
     /// `x + b` with the same row `b` everywhere.
     pub fn biased(&self, b: &Expr) -> Expr {
         Expr::new(Op::Bias, vec![self.clone(), b.clone()])

@@ -81,6 +81,9 @@ fn rule(expr: &Expr, g: Option<&Expr>, wanted: &dyn Fn(&Expr) -> bool) -> Grads 
             let saved = if f.saves_result() { expr } else { x };
             vec![(0, Expr::new(Op::MapGrad(*f), vec![saved.clone(), g.clone()]))]
         }
+        (Op::Unit, [x]) => {
+            vec![(0, Expr::new(Op::UnitGrad, vec![x.clone(), g.clone()]))]
+        }
         (Op::Dropout { .. }, [_]) => vec![(0, Expr::new(expr.op().clone(), vec![g.clone()]))],
         (Op::Concat, parts) => split(parts, g),
         (Op::Columns { from, .. }, [x]) => {

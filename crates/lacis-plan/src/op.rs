@@ -266,6 +266,10 @@ pub enum Op {
     Map(Function),
     /// `g ∘ f'`, from `f`'s result (or argument) and `g`.
     MapGrad(Function),
+    /// `x_i / |x_i|`: rows of length one.
+    Unit,
+    /// Its gradient, from `x` and `g`.
+    UnitGrad,
     /// `x` with elements dropped; its own gradient.
     Dropout {
         /// Probability.
@@ -429,7 +433,10 @@ impl Op {
                 true => Ok((x.shape(), Kind::Dense)),
                 false => Err(format!("a bias of {b:?} does not fit {x:?}")),
             },
-            (Op::MapGrad(_), [y, g]) => same(self, y, g).map(|()| (g.shape(), Kind::Dense)),
+            (Op::Unit, [x]) => Ok((x.shape(), Kind::Dense)),
+            (Op::MapGrad(_) | Op::UnitGrad, [y, g]) => {
+                same(self, y, g).map(|()| (g.shape(), Kind::Dense))
+            }
             (Op::ScaleBy, [_, x]) => Ok((x.shape(), x.kind())),
             (
                 Op::Scale(_) | Op::Map(_) | Op::Dropout { .. } | Op::Layer(_) | Op::LayerGrad(_),

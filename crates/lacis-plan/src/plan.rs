@@ -202,6 +202,10 @@ pub enum Operator {
     Dot,
     /// `(s, x)`.
     ScaleBy,
+    /// `(x)`: rows of length one.
+    Unit,
+    /// `(x, g)`.
+    UnitGrad,
     /// `(x)`: with zeros below.
     Pad,
     /// `(x…)`: beside each other.

@@ -312,6 +312,25 @@ pub fn map(x: &M, f: impl Fn(f64) -> f64) -> M {
     M::from_fn(x.n_rows(), x.n_cols(), |i, j| f(x.at(i, j)))
 }
 
+/// Rows of length one.
+pub fn unit(x: &M) -> M {
+    let [rows, cols] = [x.n_rows(), x.n_cols()];
+    M::from_fn(rows, cols, |i, j| x.at(i, j) / length(x, i))
+}
+
+/// `(g - y·(y·g)) / |x|`, row by row.
+pub fn unit_grad(x: &M, g: &M) -> M {
+    let y = unit(x);
+    M::from_fn(x.n_rows(), x.n_cols(), |i, j| {
+        let along: f64 = (0..x.n_cols()).map(|c| y.at(i, c) * g.at(i, c)).sum();
+        (g.at(i, j) - y.at(i, j) * along) / length(x, i)
+    })
+}
+
+fn length(x: &M, i: usize) -> f64 {
+    (0..x.n_cols()).map(|j| x.at(i, j).powi(2)).sum::<f64>().sqrt().max(1e-12)
+}
+
 pub fn zip(x: &M, y: &M, f: impl Fn(f64, f64) -> f64) -> M {
     assert_eq!((x.n_rows(), x.n_cols()), (y.n_rows(), y.n_cols()), "shapes");
     M::from_fn(x.n_rows(), x.n_cols(), |i, j| f(x.at(i, j), y.at(i, j)))
@@ -654,6 +673,8 @@ fn dense_operation(expr: &Expr, args: &[M], world: &World) -> M {
         (Op::ScaleBy, [s, x]) => map(x, |v| s.at(0, 0) * v),
         (Op::Dot, [a, b]) => M::from_fn(1, 1, |_, _| total(&zip(a, b, |a, b| a * b))),
         (Op::Transpose, [x]) => transposed(x),
+        (Op::Unit, [x]) => unit(x),
+        (Op::UnitGrad, [x, g]) => unit_grad(x, g),
         (Op::Top { .. } | Op::Pad { .. }, [x]) => window(x, rows, 0, cols),
         (Op::Bias, [x, b]) => M::from_fn(rows, cols, |i, j| x.at(i, j) + b.at(0, j)),
         (Op::ColumnSums, [x]) => column_sums(x),

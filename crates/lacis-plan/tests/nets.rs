@@ -174,6 +174,11 @@ fn three(of: impl Fn(u16, &Expr, usize) -> Expr) -> Expr {
     layer(of(2, &second, 3), 2)
 }
 
+fn unit_net() -> Expr {
+    let hidden = layer(sage(0, &features(WIDTH), 4), 0).unit().map(RELU).dropout(0.4, 1);
+    layer(sage(1, &hidden, 3), 1).unit()
+}
+
 fn gat_net(heads: usize, p: f64) -> Expr {
     let x = features(WIDTH).dropout(p, 3);
     let hidden = layer(gat(0, &x, heads, 6, p), 0).map(Activation::Elu(1.0)).dropout(p, 4);
@@ -210,6 +215,7 @@ pub fn all() -> Vec<Case> {
         case("gcn three", three(gcn), Squares, 4),
         case("sage", two(x(), 4, sage), Classes, 3),
         case("sage three", three(sage), Classes, 4),
+        case("sage of length one", unit_net(), Squares, 3),
         case("gin", two(x(), 4, gin), Squares, 3),
         case("gin learned", two(x(), 4, gin_learned), Classes, 3),
         case("sgc", layer(sgc(0, &x(), 3), 0), Classes, 3),

@@ -248,6 +248,8 @@ impl Machine<'_> {
             (Operator::ColumnSums, [x]) => column_sums(x),
             (Operator::Transpose, [x]) => transposed(x),
             (Operator::Convert, [x]) => x.clone(),
+            (Operator::Unit, [x]) => eval::unit(x),
+            (Operator::UnitGrad, [x, g]) => eval::unit_grad(x, g),
             (Operator::Dot, [a, b]) => M::from_fn(1, 1, |_, _| total(&zip(a, b, |a, b| a * b))),
             (Operator::ScaleBy, [s, x]) => map(x, |v| s.at(0, 0) * v),
             (Operator::Pad, [x]) => window(x, rows, 0, cols),

@@ -8,6 +8,7 @@ mod pointwise;
 mod products;
 mod scored;
 mod slots;
+mod unit;
 pub mod weighted;
 
 use std::collections::HashMap;
@@ -287,6 +288,7 @@ impl Executor {
             Operator::NormGrad { kind, key } => {
                 self.norm_grad::<T>(step, (kind, key), context, params)
             }
+            Operator::Unit | Operator::UnitGrad => self.unit::<T>(step, context, params),
             Operator::Pairs(_) | Operator::PairsGrad(_) => self.pairs::<T>(step, context, params),
             Operator::Readout(_) | Operator::ReadoutGrad(_) => {
                 self.readout::<T>(step, context, params)

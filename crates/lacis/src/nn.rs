@@ -61,6 +61,8 @@ pub struct Config {
     /// Whether SAGE and gated layers have weights of their own for the node itself; without them
     /// it does not take part.
     pub root_weight: bool,
+    /// Whether the rows of a SAGE layer's result are divided by their lengths.
+    pub normalize: bool,
     /// Whether a layer's input is added to its output where they are equally wide.
     pub residual: bool,
     /// Whether the results of all layers are put together.
@@ -95,6 +97,7 @@ impl Config {
             learn_eps: false,
             bias: true,
             root_weight: true,
+            normalize: false,
             residual: false,
             jumping: false,
             hops: None,
@@ -176,6 +179,7 @@ impl Model {
     pub fn new(name: &str, config: &Config, loss: Option<LossKind>) -> Result<Self> {
         let kind = kind(name)?;
         check(config)?;
+        check_heads(name, config)?;
         let mut build = Build::new();
         let (x, inner) = inputs(&mut build, config);
         let mut result = (kind.build)(&mut build, &inner, &x);
@@ -224,6 +228,19 @@ fn inputs(build: &mut Build, config: &Config) -> (Expr, Config) {
     let (layer, key) = (build.layer(), build.key());
     let x = (numbers * table).in_layer(layer).dropout(config.input_dropout, key);
     (x, Config { inputs: width, sparse_features: false, ..config.clone() })
+}
+
+/// Whether heads divide the columns between layers, where a network has heads and such layers.
+fn check_heads(name: &str, config: &Config) -> Result<()> {
+    let Config { hidden, heads, layers, .. } = *config;
+    let between = layers > 1 || config.jumping || config.readout.is_some();
+    if !matches!(name, "gat" | "gatv2") || !between || hidden.is_multiple_of(heads) {
+        return Ok(());
+    }
+    let (below, above) = (hidden / heads * heads, hidden.div_ceil(heads) * heads);
+    let near = if below == 0 { above.to_string() } else { format!("{below} or {above}") };
+    let problem = format!("do not divide the {hidden} columns between layers; hidden {near} would");
+    Err(Error::argument(format!("{heads} heads"), problem))
 }
 
 fn check(config: &Config) -> Result<()> {

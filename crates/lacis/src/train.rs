@@ -170,13 +170,13 @@ impl<'a> Trainer<'a> {
         let start = Instant::now();
         let graphs = graphs_of(job, &recipe)?;
         recipe.settings.batches = recipe.sample.is_some() || graphs.is_some();
-        let batches = job.dataset.labels().filter(|_| recipe.settings.batches);
+        let (batches, labels) = (recipe.settings.batches, job.dataset.labels());
         let setting =
-            |labels| Setting { job, recipe: &recipe, model: &model, features: &features, labels };
+            || Setting { job, recipe: &recipe, model: &model, features: &features, labels };
         let asked = asked(job, &features, &model, &recipe);
         let sizes = match batches {
-            Some(labels) => expected_batch(&mut *setting(labels).source(None)?)?,
-            None => {
+            true => expected_batch(&mut *setting().source(None)?)?,
+            false => {
                 let sizes = Levels::sizes(&asked, job.threads)?;
                 let pairs = recipe.links.as_ref().map_or(0, |links| 2 * links.counts()[0]);
                 Sizes { iterations: recipe.epochs.max(1), pairs, ..sizes }
@@ -193,8 +193,8 @@ impl<'a> Trainer<'a> {
         let plan_seconds = start.elapsed().as_secs_f64();
         let mut treated = Treatments::default();
         let source: Box<dyn Source> = match batches {
-            Some(labels) => setting(labels).source(Some(&chosen.plan))?,
-            None => {
+            true => setting().source(Some(&chosen.plan))?,
+            false => {
                 let levels = Levels::sharing(&asked, &chosen.plan, &mut treated, job.threads)?;
                 one_batch(job, &recipe, levels)
             }

@@ -142,3 +142,47 @@ fn pairs_are_scored_in_the_order_in_which_they_are_asked_for() {
     assert!(of(&mut trainer, &[]).is_empty());
     assert!(trainer.set_pairs(&[[0, 300]]).is_err());
 }
+
+#[test]
+fn sampled_neighbourhoods_learn_links_too() {
+    let two = Threads::new(2).unwrap();
+    let (set, links) = linked(&two);
+    for (model, decoder) in [("sage", Decoder::Dot), ("gcn", Decoder::Mlp)] {
+        let own = || Recipe {
+            sample: Some("neighbor:8,8".parse().unwrap()),
+            batch_size: Some(100),
+            epochs: 12,
+            ..recipe(model, decoder, &links)
+        };
+        let (losses, weights, [_, val, test]) = trained(own(), &set, &two);
+        assert!(losses[11] < 0.95 * losses[0], "{model}: {losses:?}");
+        assert!(val > 0.7 && test > 0.7, "{model}: {val} {test}");
+        for threads in [1, 7] {
+            let again = trained(own(), &set, &Threads::new(threads).unwrap());
+            assert_eq!((&again.0, &again.1), (&losses, &weights), "{model}, {threads} threads");
+        }
+    }
+    let walks =
+        Recipe { sample: Some("saint:2".parse().unwrap()), ..recipe("gcn", Decoder::Dot, &links) };
+    let (profile, split) = (Profile::unmeasured(this_machine()), Split::default());
+    let job = Job { dataset: &set, split: &split, threads: &two, profile: &profile };
+    let error = Trainer::new(&job, walks).err().unwrap().to_string();
+    assert!(error.contains("neighbor"), "{error}");
+}
+
+/// All neighbours of all ends in one batch: the whole graph, edges in another order.
+#[test]
+fn everything_drawn_is_the_whole_graph() {
+    let threads = Threads::new(2).unwrap();
+    let (set, links) = linked(&threads);
+    let whole = Recipe { epochs: 3, ..recipe("sage", Decoder::Dot, &links) };
+    let drawn = Recipe {
+        sample: Some("neighbor:-1,-1".parse().unwrap()),
+        batch_size: Some(links.counts()[0]),
+        ..whole.clone()
+    };
+    let (a, b) = (trained(whole, &set, &threads).0, trained(drawn, &set, &threads).0);
+    for (a, b) in a.iter().zip(&b) {
+        assert!((a - b).abs() < 2e-4, "{a} and {b}");
+    }
+}

@@ -6,5 +6,6 @@ mod approximation; // sampled backward products: budgets, estimates, monitors, c
 mod batches; // sampled neighbourhoods, random walks, small graphs
 mod infer; // results of all nodes, at once and in blocks
 mod links; // which nodes are joined
+mod precision; // rows stored in bf16
 mod training; // networks: gradients, savings, candidates, threads, checkpoints
 mod tuning; // measuring a machine, and what is kept of it

@@ -105,12 +105,14 @@ fn assert_same_curve(left: &[f64], right: &[f64], what: &str) {
 fn gradients_of_every_model_are_slopes() {
     let threads = Threads::one();
     let profile = Profile::unmeasured(this_machine());
-    for (model, sparse) in MODELS.iter().flat_map(|model| [(model.name, false), (model.name, true)])
-    {
+    let all = MODELS.iter().map(|model| (model.name, false)).chain([("sage", true)]);
+    for (model, normalize, sparse) in all.flat_map(|(m, n)| [(m, n, false), (m, n, true)]) {
         let set = odd_graph(sparse);
         let split = split_of(&set);
         let job = Job { dataset: &set, split: &split, threads: &threads, profile: &profile };
-        let mut trainer = Trainer::new(&job, recipe(model, 1000)).unwrap();
+        let mut own = recipe(model, 1000);
+        own.config.normalize = normalize;
+        let mut trainer = Trainer::new(&job, own).unwrap();
         trainer.params_mut().keep_gradients();
         trainer.step(&mut Nobody).unwrap();
         let grads = trainer.params().gradients().unwrap().to_vec();
@@ -340,6 +342,7 @@ fn options_of_layers_change_what_is_learned() {
         assert!(names(model, |_| {}).0.contains(root));
         assert!(!names(model, |config| config.root_weight = false).0.contains(root));
     }
+    assert_ne!(names("sage", |_| {}).1, names("sage", |config| config.normalize = true).1);
     let [plain, shifted] = [0.0, 0.5].map(|eps| {
         let option: fn(&mut Config) = if eps == 0.0 { |_| {} } else { |c| c.eps = 0.5 };
         names("gin", option).1

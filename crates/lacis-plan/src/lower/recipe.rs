@@ -388,6 +388,8 @@ impl Cook {
 fn plain(op: &Op) -> Option<Operator> {
     Some(match op {
         Op::ScaleBy => Operator::ScaleBy,
+        Op::Unit => Operator::Unit,
+        Op::UnitGrad => Operator::UnitGrad,
         Op::Transpose => Operator::Transpose,
         Op::Dot => Operator::Dot,
         Op::ColumnSums => Operator::ColumnSums,

@@ -40,9 +40,12 @@ impl Counts {
     }
 }
 
-/// The highest score's column, the first of equal ones; a NaN is never highest.
-fn highest(scores: &[f32]) -> Option<usize> {
-    if let [second] = scores {
+/// The highest score's column, the first of equal ones; a NaN is never highest. One score for two
+/// classes is the second one's.
+fn highest(scores: &[f32], classes: usize) -> Option<usize> {
+    if let [second] = scores
+        && classes > 1
+    {
         return (!second.is_nan()).then_some(usize::from(*second > 0.0));
     }
     let mut best: Option<(usize, f32)> = None;
@@ -59,7 +62,7 @@ fn count_classes(scored: &Scored<'_>, of: &[i32], n: usize, places: Range<usize>
     let mut counts = vec![Counts::default(); n];
     for (item, scores) in places.map(|place| scored.at(place)) {
         let Ok(class) = usize::try_from(of[item]) else { continue };
-        match highest(scores) {
+        match highest(scores, n) {
             Some(said) if said == class => counts[class].true_positive += 1,
             said => {
                 counts[class].false_negative += 1;

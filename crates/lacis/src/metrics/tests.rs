@@ -251,3 +251,10 @@ fn metrics_that_do_not_fit_are_refused() {
     assert!(refused("roc-auc", &three, &classes).contains("not for 3 classes"));
     assert!(refused("hits@3", &three, &classes).contains("metric of links"));
 }
+
+#[test]
+fn one_class_is_always_right() {
+    let labels = Labels::classes(vec![0; N], vec!["only".to_owned()]).unwrap();
+    let scores = Dense::from_fn(N, 1, |a, _| a as f64 - 20.0);
+    close(value("accuracy", &scores, &labels), 1.0);
+}

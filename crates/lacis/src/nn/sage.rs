@@ -1,5 +1,6 @@
 //! GraphSAGE (Hamilton et al., "Inductive representation learning on large graphs", NeurIPS
-//! 2017): `agg(X)·W_l + b + X·W_r`, with the mean, the sum or the maximum of neighbours.
+//! 2017): `agg(X)·W_l + b + X·W_r`, with the mean, the sum or the maximum of neighbours; where it is
+//! asked for, each row of that divided by its length.
 //!
 //! Weights as `torch_geometric.nn.models.GraphSAGE`: `convs.l.lin_l.{weight,bias}`,
 //! `convs.l.lin_r.weight`.
@@ -52,7 +53,8 @@ pub fn layer(build: &mut Build, config: &Config, x: &Expr, place: Place) -> Expr
     if let Some(own) = own {
         y = y + own_rows(x, build.level()) * own;
     }
-    with_bias(y, b.as_ref()).in_layer(layer)
+    let y = with_bias(y, b.as_ref()).in_layer(layer);
+    if config.normalize { y.unit() } else { y }
 }
 
 /// The rows of the nodes that are targets.

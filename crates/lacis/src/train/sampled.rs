@@ -1,6 +1,7 @@
 //! [`Sampled`]: batches that are drawn and prepared ahead, by threads of their own.
 
 mod graphs;
+mod links;
 mod neighbor;
 mod saint;
 
@@ -16,9 +17,10 @@ use super::{Job, Recipe};
 use crate::levels::Levels;
 use crate::levels::drawn::Needs;
 use crate::nn::Model;
+use crate::pairs::Pairs;
 use crate::sample::{Ahead, Preparation, Sampling, With, sparse_rows};
 
-/// Nodes or walks of a batch, and graphs of a batch, unless something else is asked for.
+/// Nodes, edges or walks of a batch, and graphs of a batch, unless something else is asked for.
 const NODES: usize = 1024;
 const GRAPHS: usize = 32;
 
@@ -29,7 +31,8 @@ pub(super) struct Setting<'s> {
     pub recipe: &'s Recipe,
     pub model: &'s Model,
     pub features: &'s Arc<Features>,
-    pub labels: &'s Labels,
+    /// Absent where links are learned.
+    pub labels: Option<&'s Labels>,
 }
 
 impl Setting<'_> {
@@ -38,6 +41,9 @@ impl Setting<'_> {
     /// # Errors
     /// When the way of drawing does not suit the network or the data.
     pub fn source(&self, plan: Option<&Plan>) -> Result<Box<dyn Source>> {
+        if let Some(links) = &self.recipe.links {
+            return links::source(self, links, plan);
+        }
         match (&self.recipe.sample, self.recipe.config.readout) {
             (Some(way), Some(_)) => {
                 let problem = "graphs are batches already; --batch-size says how many of them";
@@ -47,6 +53,14 @@ impl Setting<'_> {
             (Some(Sampling::Neighbor(fanouts)), None) => neighbor::source(self, fanouts, plan),
             (Some(Sampling::Saint(steps)), None) => saint::source(self, *steps, plan),
         }
+    }
+
+    /// What is learned, where that are labels.
+    fn labels(&self) -> Result<Labels> {
+        self.labels.cloned().ok_or_else(|| {
+            let problem = "it has no labels; training needs them";
+            Error::argument(format!("data set '{}'", self.job.dataset.name()), problem)
+        })
     }
 
     /// Nodes, walks or graphs of a batch.
@@ -94,6 +108,7 @@ struct Made {
     levels: Levels,
     labelled: Labelled,
     graphs: Option<Vec<u32>>,
+    pairs: Option<Pairs>,
 }
 
 /// Begins an epoch at a batch.
@@ -132,8 +147,8 @@ impl<B: Send + 'static> Source for Sampled<B> {
     fn next(&mut self) -> Result<Option<Batch<'_>>> {
         let Some(epoch) = &mut self.epoch else { return Ok(None) };
         Ok(epoch.next()?.map(|with| {
-            let Made { levels, labelled, graphs } = with.made();
-            Batch { levels, labelled, graphs: graphs.as_deref(), pairs: None }
+            let Made { levels, labelled, graphs, pairs } = with.made();
+            Batch { levels, labelled, graphs: graphs.as_deref(), pairs: pairs.as_ref() }
         }))
     }
 }

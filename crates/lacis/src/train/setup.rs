@@ -17,6 +17,7 @@ use super::{Job, Recipe, sampled};
 use crate::costs::Measured;
 use crate::levels::{Asked, Levels};
 use crate::nn::{Config, Decoder, Model};
+use crate::pairs::Pairs;
 use crate::params::Params;
 
 /// Whether a kind of network can take sparse features as they are.
@@ -86,10 +87,6 @@ pub(super) fn asked<'a>(
 /// What is minimised, and how wide results are: by the labels, or by pairs of nodes.
 pub(super) fn learned(dataset: &Dataset, recipe: &mut Recipe) -> Result<LossKind> {
     if recipe.links.is_some() {
-        if recipe.sample.is_some() {
-            let problem = "links are learned from the whole graph at once";
-            return Err(Error::argument("--sample", problem));
-        }
         recipe.config.decoder.get_or_insert(Decoder::Dot);
         return Ok(LossKind::Binary);
     }
@@ -137,7 +134,8 @@ pub(super) fn expected_batch(source: &mut dyn Source) -> Result<Sizes> {
         let problem = "nobody trains: there is nothing to make batches of";
         return Err(Error::argument("split", problem));
     };
-    Ok(Sizes { iterations: 1, graphs: batch.n_graphs(), ..batch.levels.measured() })
+    let pairs = batch.pairs.map_or(0, Pairs::len);
+    Ok(Sizes { iterations: 1, graphs: batch.n_graphs(), pairs, ..batch.levels.measured() })
 }
 
 /// The plan of forward passes alone.

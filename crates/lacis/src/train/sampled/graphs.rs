@@ -35,7 +35,7 @@ pub(super) fn source(setting: &Setting<'_>, plan: Option<&Plan>) -> Result<Box<d
         Features::Sparse(_) => None,
     };
     let batches = GraphBatches::new((graph, collection), dense, &job.split.train, config)?;
-    let (labels, needs, levels) = (setting.labels.clone(), needs(plan), setting.model.levels);
+    let (labels, needs, levels) = (setting.labels()?, needs(plan), setting.model.levels);
     let symmetric = graph.is_symmetric(job.threads);
     let make = move |batch: &GraphBatch| {
         let nodes = batch.nodes();
@@ -53,6 +53,7 @@ pub(super) fn source(setting: &Setting<'_>, plan: Option<&Plan>) -> Result<Box<d
             levels: Levels::drawn(&drawn, &needs)?,
             labelled: Labelled::new(&labels, batch.graphs(), rows),
             graphs: Some(batch.starts().to_vec()),
+            pairs: None,
         })
     };
     let count = batches.n_batches();

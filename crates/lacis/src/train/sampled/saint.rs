@@ -44,7 +44,7 @@ pub(super) fn source(
     if plan.is_some() {
         batches = batches.normalized(COVERAGE, job.threads)?;
     }
-    let (labels, needs) = (setting.labels.clone(), needs(plan));
+    let (labels, needs) = (setting.labels()?, needs(plan));
     let sums = needs.sums(graph)?;
     let coefficients = plan.is_some_and(only_sums);
     let symmetric = graph.is_symmetric(job.threads);
@@ -69,7 +69,7 @@ pub(super) fn source(
         if let Some(norm) = batch.node_norm() {
             labelled.weigh(norm.iter().map(|weight| weight * scale).collect());
         }
-        Ok(Made { levels: Levels::drawn(&drawn, &needs)?, labelled, graphs: None })
+        Ok(Made { levels: Levels::drawn(&drawn, &needs)?, labelled, graphs: None, pairs: None })
     };
     let count = batches.n_batches();
     let start = move |epoch, from| batches.epoch_with((epoch, from), make.clone());
