@@ -72,7 +72,9 @@ def ours(lacis, folder, name, model, seed):
     return json.loads(done.stdout.splitlines()[-1])["test"]
 
 
-CACHE = {}
+CACHE, GRAPHS = {}, {}
+# Where PyG trains.
+DEVICE = "cpu"
 
 
 def loaded(folder, name):
@@ -146,7 +148,9 @@ def theirs(folder, name, model, seed):
         return graphs(folder, name, seed)
     torch.manual_seed(seed)
     data = loaded(folder, name)
-    graph = data.graph = getattr(data, "graph", None) or pygnets.Graph(data.x, data.edge_index)
+    graph, y = GRAPHS.get(name) or (pygnets.Graph(data.x.to(DEVICE), data.edge_index.to(DEVICE)),
+                                    data.y.to(DEVICE))
+    GRAPHS[name] = graph, y
     if seed == 0:
         pygnets.checked(model, graph)
     hidden, rate, decay = recipe_of(name)
@@ -155,17 +159,18 @@ def theirs(folder, name, model, seed):
     else:
         part = split_of(data.y.numpy(), seed)
         masks = [torch.from_numpy(part == which) for which in ("train", "val", "test")]
-    net = pygnets.net_of(model, data.x.shape[1], int(data.y.max()) + 1, hidden)
+    masks = [mask.to(DEVICE) for mask in masks]
+    net = pygnets.net_of(model, data.x.shape[1], int(data.y.max()) + 1, hidden).to(DEVICE)
     optimizer = torch.optim.Adam(net.parameters(), lr=rate, weight_decay=decay)
     best = (-1.0, 0.0)
     for _ in range(EPOCHS):
         net.train()
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(net(graph)[masks[0]], data.y[masks[0]]).backward()
+        torch.nn.functional.cross_entropy(net(graph)[masks[0]], y[masks[0]]).backward()
         optimizer.step()
         net.eval()
         with torch.no_grad():
-            right = net(graph).argmax(1) == data.y
+            right = net(graph).argmax(1) == y
         val, test = (right[mask].float().mean().item() for mask in masks[1:])
         best = max(best, (val, test), key=lambda pair: pair[0])
     return best[1]
@@ -212,14 +217,16 @@ def graphs(folder, name, fold):
     part = fold_of(np.array([int(one.y) for one in all_]), fold)
     of = lambda which: [one for one, its in zip(all_, part) if its == which]
     loaders = [DataLoader(of("train"), batch_size=32, shuffle=True)]
-    loaders += [list(DataLoader(of(which), batch_size=512)) for which in ("val", "test")]
+    loaders += [[batch.to(DEVICE) for batch in DataLoader(of(which), batch_size=512)]
+                for which in ("val", "test")]
     hidden, rate, decay = recipe_of(name)
-    net = pygnets.Pooled(all_[0].x.shape[1], 2, hidden)
+    net = pygnets.Pooled(all_[0].x.shape[1], 2, hidden).to(DEVICE)
     optimizer = torch.optim.Adam(net.parameters(), lr=rate, weight_decay=decay)
     best = (-1.0, 0.0)
     for _ in range(FOLD_EPOCHS):
         net.train()
         for batch in loaders[0]:
+            batch = batch.to(DEVICE)
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(net(batch), batch.y).backward()
             optimizer.step()
@@ -260,6 +267,7 @@ def main():
     parser.add_argument("-o", "--output")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--only", choices=["lacis", "pyg"], help="one engine alone")
+    parser.add_argument("--device", default="cpu", help="where PyG trains: cpu or cuda")
     parser.add_argument("--table")
     args = parser.parse_intermixed_args()
     if args.table:
@@ -267,9 +275,13 @@ def main():
     import torch
     import torch_geometric
     torch.set_num_threads(1)
+    global DEVICE
+    DEVICE = args.device
     path, folder = pathlib.Path(args.output), pathlib.Path(args.folder)
     record = json.loads(path.read_text()) if path.exists() else {"rows": {}}
-    record["versions"] = {"torch": torch.__version__, "torch_geometric": torch_geometric.__version__}
+    versions = f"torch {torch.__version__}, PyG {torch_geometric.__version__}, {DEVICE}"
+    if DEVICE == "cuda":
+        versions = versions.replace("cuda", torch.cuda.get_device_name())
     record["recipe"] = {"epochs": EPOCHS, "epochs of folds": FOLD_EPOCHS, "dropout": DROPOUT,
                         "hidden, rate, weight decay": RECIPES}
     wanted = args.sets or PLANETOID + COLLECTIONS + OTHERS
@@ -282,6 +294,7 @@ def main():
                 row["lacis"].append(ours(args.lacis, folder, name, model, seed))
             if args.only != "lacis" and len(row["pyg"]) <= seed:
                 row["pyg"].append(theirs(folder, name, model, seed))
+                row["pyg_by"] = versions
             path.write_text(json.dumps(record, indent=1) + "\n")
         if not row["lacis"] or not row["pyg"]:
             continue

@@ -1,7 +1,7 @@
 """The networks of torch_geometric that `accuracy.py` trains, and what makes them train quickly.
 
-The layers, their initialisation and their formulas are torch_geometric's. Two things that change no
-number but rounding save most of the time: the adjacency is a `SparseTensor` where a layer takes one,
+The layers, their initialisation and their formulas are torch_geometric's. On a GPU they run as they
+are. On a CPU two things that change no number but rounding save most of the time: the adjacency is a `SparseTensor` where a layer takes one,
 and the first layer multiplies features, which are sparse and of which nothing is dropped, by its
 weights before it gathers. `checked` compares that with the layer itself.
 """
@@ -12,7 +12,6 @@ from torch_geometric.nn import (APPNP, BatchNorm, ChebConv, GATConv, GATv2Conv, 
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.nn.models import MLP
 from torch_geometric.nn.pool import global_add_pool
-from torch_sparse import SparseTensor
 
 DROPOUT = 0.5
 # Layers that make the same of a `SparseTensor` as of a list of edges.
@@ -52,13 +51,28 @@ class Fixed:
         return y if b is None else y + b
 
 
+class Plain:
+    """The same without shortcuts."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def through(self, linear):
+        return linear(self.x)
+
+
 class Graph:
     """Edges in both of torch_geometric's forms, and features that are multiplied by many weights."""
 
     def __init__(self, x, edges):
         self.x, self.edges, n = x, edges, x.shape[0]
-        self.adj = SparseTensor(row=edges[1], col=edges[0], sparse_sizes=(n, n))
-        self.fixed, self.made = Fixed(x), {}
+        self.quick = not x.is_cuda
+        if self.quick:
+            from torch_sparse import SparseTensor
+            self.adj = SparseTensor(row=edges[1], col=edges[0], sparse_sizes=(n, n))
+            self.fixed, self.made = Fixed(x), {}
+        else:
+            self.adj, self.fixed = edges, Plain(x)
 
     def normed(self, loops):
         """`D^-1/2·A·D^-1/2`, with loops or without."""
@@ -70,6 +84,8 @@ class Graph:
 def first(conv, graph):
     """What the first layer computes, features multiplied by weights before they are gathered."""
     x = graph.fixed
+    if not graph.quick:
+        return conv(graph.x, graph.edges)
     if isinstance(conv, SAGEConv):
         own = x.through(conv.lin_r)
         return graph.adj.matmul(x.times(conv.lin_l), reduce="mean") + conv.lin_l.bias + own
@@ -121,7 +137,7 @@ def with_linear(conv, fixed, graph):
 
 def edges_of(conv, graph):
     """A `SparseTensor` where the layer makes the same of it."""
-    return graph.adj if isinstance(conv, BY_MATRIX) else graph.edges
+    return graph.adj if graph.quick and isinstance(conv, BY_MATRIX) else graph.edges
 
 
 class Stack(torch.nn.Module):
@@ -204,6 +220,8 @@ def net_of(model, a, b, hidden):
 @torch.no_grad()
 def checked(model, graph):
     """Whether the first layer, computed the quick way, is what the layer itself computes."""
+    if not graph.quick:
+        return
     part = Graph(graph.x[:, :64].contiguous(), graph.edges)
     net = net_of(model, part.x.shape[1], 5, 16).eval()
     if not hasattr(net, "convs") or isinstance(net, Linears):
