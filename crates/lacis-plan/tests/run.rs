@@ -36,7 +36,7 @@ pub fn run(plan: &Plan, worlds: &[&World]) -> Vec<Outcome> {
     let mut machine = Machine {
         plan,
         world: worlds[0],
-        slots: lens.iter().map(|&len| vec![f64::NAN; len]).collect(),
+        slots: lens.iter().map(|&len| vec![f64::NAN; 2 * len]).collect(),
         matrices: vec![None; plan.matrices],
         loss: None,
         grads: HashMap::new(),
@@ -108,7 +108,9 @@ impl Machine<'_> {
             }
             (place, new) => panic!("{new:?} does not go to {place:?}"),
         };
-        assert!(numbers.len() <= self.slots[slot].len(), "slot {slot} is too small");
+        // A slot of numbers of four bytes has room for twice as many of two.
+        let words = (numbers.len() * self.plan.number_bytes(value)).div_ceil(4);
+        assert!(words <= self.slots[slot].len() / 2, "slot {slot} is too small");
         self.slots[slot].fill(f64::NAN);
         self.slots[slot][..numbers.len()].copy_from_slice(&numbers);
     }
