@@ -1,6 +1,6 @@
 //! GraphSAGE (Hamilton et al., "Inductive representation learning on large graphs", NeurIPS
-//! 2017): `agg(X)·W_l + b + X·W_r`, with the mean, the sum or the maximum of neighbours; where it is
-//! asked for, each row of that divided by its length.
+//! 2017): `agg(X)·W_l + b + X·W_r`, with the mean, the sum or the maximum of neighbours; where it
+//! is asked for, each row of that is divided by its length.
 //!
 //! Weights as `torch_geometric.nn.models.GraphSAGE`: `convs.l.lin_l.{weight,bias}`,
 //! `convs.l.lin_r.weight`.
