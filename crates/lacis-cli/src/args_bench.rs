@@ -35,7 +35,7 @@ Try:  lacis bench compare before.jsonl after.jsonl";
 
 /// Two files of results.
 #[derive(Args, Clone, Serialize)]
-pub struct Compare {
+pub struct Comparison {
     /// Results of `bench ops` or `bench train`: records, or JSON lines
     #[serde(serialize_with = "crate::args::as_text")]
     pub a: PathBuf,
@@ -196,7 +196,7 @@ pub enum BenchVerb {
     #[command(after_help = COMPARE_HELP)]
     Compare {
         #[command(flatten)]
-        args: Compare,
+        args: Comparison,
     },
     /// Print the table of a record of `bench train`, or put it into a document
     Table {

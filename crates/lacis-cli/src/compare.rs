@@ -6,14 +6,14 @@ use std::path::Path;
 use lacis::{Error, Result};
 use serde_json::{Value, json};
 
-use crate::args_bench::Compare;
+use crate::args_bench::Comparison;
 use crate::out::{Out, Outcome};
 use crate::ratios::geometric_mean;
 
 /// Who was timed on what: milliseconds and their spread.
 type Times = BTreeMap<(String, String), [f64; 2]>;
 
-pub fn run(args: &Compare, out: &Out) -> Outcome {
+pub fn run(args: &Comparison, out: &Out) -> Outcome {
     out.start("bench compare", args)?;
     let (a, b) = (times(&args.a)?, times(&args.b)?);
     let mut ratios: Vec<Ratio<'_>> = a
