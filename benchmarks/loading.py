@@ -2,7 +2,7 @@
 
 usage: python3 benchmarks/loading.py [--edges 30000000] [--nodes 1000000] [--rounds 5] [--out RECORD.json]
 
-Needs numpy, scipy and pandas, and `cargo build --release -p lacis --example loading` before.
+Needs numpy, scipy and pandas, and `cargo build --release -p lacis-data --features parquet --example loading` before.
 Both sides work on the same random edges; the results are compared before times are believed.
 """
 import argparse, json, os, platform, statistics, subprocess, sys, tempfile, time

@@ -6,18 +6,17 @@
 //! written and from the bytes themselves, should those lie.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::path::{Component, Path, PathBuf};
 
 use lacis_core::{Error, Place, Result};
-use zip::ZipArchive;
 
 use crate::Job;
 use crate::input::{Input, MAX_RATIO, open_file};
 
 /// What any archive may unpack to, besides [`MAX_RATIO`] times its size.
-const FREE_BYTES: u64 = 64 << 20;
-const MAX_MEMBERS: usize = 1 << 17;
+const FREE_BYTES: u64 = 16 << 20;
+const MAX_MEMBERS: usize = 1 << 13;
 const MAX_NAME_PARTS: usize = 16;
 
 /// Whether (unpacked) bytes begin as a tar does.
@@ -90,7 +89,8 @@ impl Archive {
 pub(crate) fn unpack_into(source: &Path, content: &Path, job: &Job<'_>) -> Result<()> {
     let (_, size) = open_file(source)?;
     let left = size.saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES);
-    let mut unpacking = Unpacking { source, content, left, members: 0, job };
+    let mut unpacking =
+        Unpacking { source, content, left, members: 0, buffer: vec![0; 1 << 18], job };
     match crate::input::head(source, 4)?.starts_with(b"PK\x03\x04") {
         true => unpacking.zip(),
         false => unpacking.tar(),
@@ -109,6 +109,8 @@ struct Unpacking<'a> {
     /// How many more bytes are believed.
     left: u64,
     members: usize,
+    /// What is on its way from the archive to a file.
+    buffer: Vec<u8>,
     job: &'a Job<'a>,
 }
 
@@ -122,9 +124,9 @@ impl Unpacking<'_> {
 
     fn zip(&mut self) -> Result<()> {
         let source = self.source;
-        let file = BufReader::new(open_file(source)?.0);
         let damaged = |e: zip::result::ZipError| format!("the zip archive cannot be read: {e}");
-        let mut zip = ZipArchive::new(file).map_err(|e| self.problem(None, damaged(e)))?;
+        let mut zip = crate::zipped::open(source)?.0.map_err(|e| self.problem(None, damaged(e)))?;
+        self.check_members(zip.len())?;
         if zip.decompressed_size().is_some_and(|size| size > u128::from(self.left)) {
             return Err(self.too_large(None));
         }
@@ -160,6 +162,13 @@ impl Unpacking<'_> {
         Ok(())
     }
 
+    fn check_members(&self, members: usize) -> Result<()> {
+        if members <= MAX_MEMBERS {
+            return Ok(());
+        }
+        Err(self.problem(None, format!("holds more than {MAX_MEMBERS} files; unpack it first")))
+    }
+
     fn too_large(&self, member: Option<&str>) -> Error {
         let problem = format!(
             "unpacks to more than {MAX_RATIO} times its size, which is not believed of a graph"
@@ -170,9 +179,7 @@ impl Unpacking<'_> {
     /// Writes one member to its place.
     fn member(&mut self, name: &str, plain: bool, size: u64, from: &mut dyn Read) -> Result<()> {
         self.members += 1;
-        if self.members > MAX_MEMBERS {
-            return Err(self.problem(None, format!("holds more than {MAX_MEMBERS} files")));
-        }
+        self.check_members(self.members)?;
         if !plain {
             return Err(self.problem(Some(name), "is a link or a device; a file would be right"));
         }
@@ -198,8 +205,9 @@ impl Unpacking<'_> {
         self.write(name, size, from)
     }
 
-    fn write(&self, name: &str, size: u64, from: &mut dyn Read) -> Result<()> {
+    fn write(&mut self, name: &str, size: u64, from: &mut dyn Read) -> Result<()> {
         let path = self.content.join(name);
+        let mut buffer = std::mem::take(&mut self.buffer);
         let refused = |e: io::Error| match e.kind() {
             io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
                 self.problem(Some(name), "is in the archive twice")
@@ -207,27 +215,27 @@ impl Unpacking<'_> {
             _ => Error::io("unpack to", &path, e),
         };
         fs::create_dir_all(path.parent().unwrap_or(self.content)).map_err(refused)?;
-        let file = File::create_new(&path).map_err(refused)?;
-        let mut out = BufWriter::with_capacity(1 << 20, file);
-        let (mut buffer, mut done) = (vec![0; 1 << 18], 0u64);
+        let mut out = File::create_new(&path).map_err(refused)?;
+        let mut done = 0u64;
         loop {
-            let got = match from.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(got) => got,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) => return Err(self.problem(Some(name), format!("cannot be unpacked: {e}"))),
-            };
+            let got = crate::input::read_up_to(&mut *from, &mut buffer);
+            let got =
+                got.map_err(|e| self.problem(Some(name), format!("cannot be unpacked: {e}")))?;
             done += got as u64;
             if done > size {
                 return Err(self.problem(Some(name), "holds more than its declared size"));
             }
             out.write_all(&buffer[..got]).map_err(refused)?;
             self.job.tick(done, Some(size))?;
+            if got < buffer.len() {
+                break;
+            }
         }
         if done < size {
             let problem = format!("ends after {done} of {size} bytes");
             return Err(self.problem(Some(name), problem));
         }
-        out.flush().map_err(refused)
+        self.buffer = buffer;
+        Ok(())
     }
 }

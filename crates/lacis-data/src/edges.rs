@@ -9,7 +9,7 @@ use std::path::Path;
 
 use lacis_core::{Coo, Csr, Dataset, Error, Extent, Graph, Origin, Place, Repeats, Result};
 
-use crate::input::{check_count, check_declared};
+use crate::input::check_count;
 use crate::npy::Source;
 use crate::scipy::{Settled, settle};
 use crate::text::{Layout, Mirror, read_entries};
@@ -18,7 +18,7 @@ use crate::{Job, note};
 /// How much of a file is looked at to tell its layout.
 pub const HEAD_BYTES: usize = 1 << 16;
 /// How much of it, where it is all comments.
-const MAX_HEAD_BYTES: usize = HEAD_BYTES << 12;
+const MAX_HEAD_BYTES: usize = HEAD_BYTES << 6;
 
 /// What the beginning of an edge list tells.
 #[derive(Debug, Default, PartialEq)]
@@ -88,7 +88,7 @@ impl Heading {
             if head.len() < limit || limit >= MAX_HEAD_BYTES || !is_all_comments(&head) {
                 return Heading::of(path, &head);
             }
-            limit *= 16;
+            limit *= 8;
         }
     }
 
@@ -255,7 +255,7 @@ pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
 fn node_count(path: &Path, heading: &Heading, coo: &Coo, job: &Job<'_>) -> Result<usize> {
     let largest = coo.largest().map_or(0, |[row, col]| row.max(col) as usize + 1);
     let declared = heading.nodes.map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX));
-    check_declared("nodes", declared, coo.len()).map_err(|problem| Error::file(path, problem))?;
+    check_count("nodes", declared, coo.len()).map_err(|problem| Error::file(path, problem))?;
     if largest > declared
         && let Err(problem) = check_count("nodes", largest, coo.len())
     {

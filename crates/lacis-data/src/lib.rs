@@ -20,6 +20,7 @@
 
 mod archive;
 mod changes;
+mod digits;
 pub mod edges;
 #[cfg(feature = "fetch")]
 pub mod fetch;
@@ -46,6 +47,7 @@ mod numbers;
 mod ogb;
 mod open;
 pub mod own;
+mod pairs;
 mod parts;
 pub mod pickle;
 mod pieces;
@@ -60,6 +62,7 @@ pub mod table;
 pub mod text;
 pub mod transform;
 mod tu;
+mod zipped;
 
 use std::path::Path;
 

@@ -25,9 +25,25 @@ pub(crate) struct Lines<'a> {
 
 impl<'a> Lines<'a> {
     pub fn open(path: &'a Path, job: &'a Job<'a>) -> Result<Self> {
-        let unpacked = Input::open(path)?.unpacked(path)?;
+        Ok(Lines::of(path, job, Input::open(path)?.unpacked(path)?))
+    }
+
+    /// As [`Lines::open`], of a list of edges, which cannot be packed as well as other text.
+    pub fn open_edges(path: &'a Path, job: &'a Job<'a>) -> Result<Self> {
+        let input = Input::open(path)?;
+        let max_ratio = input.packing.edges_ratio();
+        Ok(Lines::of(path, job, input.unpacked(path)?.with_max_ratio(max_ratio)))
+    }
+
+    fn of(path: &'a Path, job: &'a Job<'a>, unpacked: Unpacked) -> Self {
         let reader = BufReader::with_capacity(1 << 18, unpacked);
-        Ok(Lines { path, job, reader, line: Vec::new(), number: 0 })
+        Lines { path, job, reader, line: Vec::new(), number: 0 }
+    }
+
+    /// The most bytes that the file may unpack to, not counting the first few millions.
+    pub fn most_bytes(&self) -> usize {
+        let unpacked = self.reader.get_ref();
+        unpacked.progress().1.saturating_mul(unpacked.max_ratio()) as usize
     }
 
     /// The next line without its end, or `None` at the end of the file.

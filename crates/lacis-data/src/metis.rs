@@ -12,7 +12,7 @@ use std::path::Path;
 
 use lacis_core::{Coo, Dataset, Extent, Graph, Origin, Repeats, Result, Tags};
 
-use crate::input::check_declared;
+use crate::input::check_count;
 use crate::lines::{Lines, fields, index, number, shown};
 use crate::npy::Source;
 use crate::scipy::settle;
@@ -67,8 +67,9 @@ impl Header {
 /// # Errors
 /// When a line is not as the header says, or there are more or fewer nodes or edges.
 pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
-    let mut lines = Lines::open(path, job)?;
+    let mut lines = Lines::open_edges(path, job)?;
     let header = header(&mut lines)?;
+    check_count("nodes", header.n as usize, lines.most_bytes()).map_err(|e| lines.problem(e))?;
     let mut entries = Entries::default();
     let mut node = 0;
     while let Some(line) = lines.next()? {
@@ -84,7 +85,7 @@ pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
         node += 1;
     }
     // Lone nodes at the end may have no line.
-    check_declared("nodes", header.n as usize, node as usize + entries.rows.len())
+    check_count("nodes", header.n as usize, node as usize + entries.rows.len())
         .map_err(|e| lines.problem(e))?;
     entries.dataset(path, &header, job)
 }

@@ -14,7 +14,7 @@ use std::path::Path;
 use lacis_core::{Dataset, Error, Extent, Graph, Origin, Place, Repeats, Result};
 
 use crate::edges::{HEAD_BYTES, after_mark};
-use crate::input::check_declared;
+use crate::input::check_count;
 use crate::npy::{Source, check_finite};
 use crate::text::{Layout, Mirror, read_entries};
 use crate::{Job, note};
@@ -41,7 +41,7 @@ struct Heading {
 impl Heading {
     /// Looks further where comments are long.
     fn read(path: &Path) -> Result<Self> {
-        const MAX_BYTES: usize = HEAD_BYTES << 12;
+        const MAX_BYTES: usize = HEAD_BYTES << 6;
         let mut limit = HEAD_BYTES;
         loop {
             let head = crate::input::head(path, limit)?;
@@ -49,7 +49,7 @@ impl Heading {
             if heading.is_ok() || head.len() < limit || limit >= MAX_BYTES {
                 return heading;
             }
-            limit *= 16;
+            limit *= 8;
         }
     }
 
@@ -169,7 +169,7 @@ pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
     let coo = read_entries(path, heading.start, &heading.layout(), job)?;
     let entries = coo.len();
     let largest = heading.n_rows.max(heading.n_cols) as usize;
-    check_declared("rows or columns", largest, entries).map_err(|e| Error::file(path, e))?;
+    check_count("rows or columns", largest, entries).map_err(|e| Error::file(path, e))?;
     // Entries have targets, which the file calls columns, as rows.
     let extent =
         Extent { n_rows: Some(heading.n_cols as usize), n_cols: Some(heading.n_rows as usize) };

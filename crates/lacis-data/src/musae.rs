@@ -17,7 +17,7 @@ use lacis_core::{Dataset, Dense, Error, Features, Labels, Origin, Result};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::Job;
-use crate::input::{Input, check_count};
+use crate::input::{Input, check_count, check_listed};
 use crate::npy::Source;
 use crate::parts::{
     EdgeList, SparseRows, Ways, folder_name, folder_of, merged, named_classes, names_in, split,
@@ -130,7 +130,7 @@ impl Part {
         let largest =
             ids.iter().copied().max().into_iter().chain(features.of.keys().copied().max());
         let n = largest.max().map_or(0, |largest| largest as usize + 1);
-        check_count("nodes", n, ids.len() + features.of.len())
+        check_listed("nodes", n, ids.len() + features.of.len())
             .map_err(|e| Error::file(&files.target, e))?;
         let Some(column) = table.find(LABELS) else {
             let problem = format!("has no column of labels among {}", table.names());

@@ -10,18 +10,15 @@
 mod read;
 mod write;
 
-use std::fs::File;
-use std::io::BufReader;
 use std::path::Path;
 
 use lacis_core::{Buffer, Error, Place, Result, RowPtr};
-use zip::ZipArchive;
 use zip::read::ZipFile;
 use zip::result::ZipError;
 
 use crate::Job;
-use crate::input::open_file;
 use crate::npy::{Array, Kind, Npy, Number, Source};
+use crate::zipped::{self, Metered, Zip};
 
 pub use read::{is_gnn_benchmark, is_scipy, read_gnn_benchmark, read_scipy};
 pub use write::write_scipy;
@@ -34,20 +31,23 @@ pub fn member_names(path: &Path) -> Result<Vec<String>> {
     Ok(Npz::names(&open_archive(path)?))
 }
 
-type Archive = ZipArchive<BufReader<File>>;
 /// Ends where the archive says that it does, or a byte later: its checksum is asked for at the end.
-type Member<'a> = std::io::Take<ZipFile<'a, BufReader<File>>>;
+type Member<'a> = std::io::Take<ZipFile<'a, Metered>>;
 
 /// How many times its size an archive of arrays may unpack to, besides the first megabytes: dense
 /// features that are nearly all zeros pack to a three-hundredth.
 const MAX_RATIO: u128 = 400;
 const FREE_BYTES: u128 = 64 << 20;
+/// How many numbers of nodes are believed of a packed byte, and besides: nothing but a made-up
+/// pattern packs them further.
+const NODES_PER_BYTE: usize = 32;
+const FREE_NODES: usize = 1 << 21;
 
 /// An open archive of arrays.
 pub struct Npz<'a> {
     path: &'a Path,
     job: Job<'a>,
-    archive: Archive,
+    archive: Zip,
     names: Vec<String>,
     /// Bytes of the arrays read so far, and of all arrays as far as the archive says.
     done: u64,
@@ -72,7 +72,7 @@ impl<'a> Npz<'a> {
         })
     }
 
-    fn names(archive: &Archive) -> Vec<String> {
+    fn names(archive: &Zip) -> Vec<String> {
         let names = archive.file_names().filter_map(|name| name.ok());
         names.filter_map(|name| name.strip_suffix(".npy").map(str::to_owned)).collect()
     }
@@ -104,9 +104,16 @@ impl<'a> Npz<'a> {
             ZipError::FileNotFound => Error::file(self.path, format!("there is no array '{name}'")),
             other => zip_error(self.path, Place::Part(name.to_owned()), other),
         })?;
-        let size = member.size();
+        let (size, packed) = (member.size(), member.compressed_size());
         let source = source.with_progress(self.done, total);
-        let taken = take(Npy::open(source, std::io::Read::take(member, size.saturating_add(1)))?)?;
+        let npy = Npy::open(source, std::io::Read::take(member, size.saturating_add(1)))?;
+        // Four bytes each once they are read, however short they are in the file.
+        let items = npy.header().n_items().unwrap_or(usize::MAX) as u128;
+        if items * 4 > u128::from(packed) * MAX_RATIO + FREE_BYTES {
+            let problem = format!("{items} items are not believed of {packed} packed bytes");
+            return Err(npy.source().problem(problem));
+        }
+        let taken = take(npy)?;
         self.done = self.done.saturating_add(size);
         Ok(taken)
     }
@@ -159,6 +166,40 @@ impl<'a> Npz<'a> {
         }
     }
 
+    /// That arrays of node numbers have room for as many as they declare, before any is read: a
+    /// packed array of one number over and over takes no room at all.
+    ///
+    /// # Errors
+    /// When they have not, or are not there.
+    pub fn check_nodes(&mut self, names: &[&str]) -> Result<()> {
+        let (mut count, mut packed) = (0usize, 0usize);
+        for name in names {
+            count = count.saturating_add(self.count(name)?);
+            let file = self.archive.by_name(&format!("{name}.npy"));
+            packed = packed.saturating_add(file.map_or(0, |file| file.compressed_size() as usize));
+        }
+        if count <= packed.saturating_mul(NODES_PER_BYTE).saturating_add(FREE_NODES) {
+            return Ok(());
+        }
+        let problem = format!("{count} node numbers are not believed of {packed} packed bytes");
+        Err(self.source(names[0]).problem(problem))
+    }
+
+    /// How many items an array's header declares.
+    fn count(&mut self, name: &str) -> Result<usize> {
+        self.with(name, |npy| Ok(npy.header().n_items().unwrap_or(usize::MAX)))
+    }
+
+    /// That one array has as many items as the other, before either is read.
+    fn same_count(&mut self, name: &str, other: &str) -> Result<()> {
+        let (found, right) = (self.count(name)?, self.count(other)?);
+        if found == right {
+            return Ok(());
+        }
+        let problem = format!("there are {found} items; {right} as in {other} would be right");
+        Err(self.source(name).problem(problem))
+    }
+
     /// An array of two extents.
     ///
     /// # Errors
@@ -192,10 +233,9 @@ impl<'a> Npz<'a> {
     }
 }
 
-fn open_archive(path: &Path) -> Result<Archive> {
-    let (file, size) = open_file(path)?;
-    let file = BufReader::new(file);
-    let archive = ZipArchive::new(file).map_err(|error| zip_error(path, Place::Whole, error))?;
+fn open_archive(path: &Path) -> Result<Zip> {
+    let (archive, size) = zipped::open(path)?;
+    let archive = archive.map_err(|error| zip_error(path, Place::Whole, error))?;
     let declared = archive.decompressed_size().unwrap_or(0);
     if declared > u128::from(size) * MAX_RATIO + FREE_BYTES {
         let problem =

@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use lacis_core::{Error, Place, Result};
 
 use crate::Job;
-use crate::input::{Input, Packing, Unpacked, read_up_to};
+use crate::input::{Input, MAX_RATIO, Packing, Unpacked, read_up_to};
 
 /// About half a million edges, whose sorted run then fills whole huge pages.
 pub(crate) const PIECE_BYTES: usize = 8 << 20;
@@ -27,6 +27,7 @@ pub(crate) struct Text<'a> {
     input: Input,
     start: u64,
     max_line: usize,
+    max_ratio: u64,
     done: AtomicU64,
 }
 
@@ -50,7 +51,13 @@ impl<'a> Text<'a> {
     /// Opens the text at a path; lines before byte `start` of the unpacked text are not read.
     pub fn open(path: &'a Path, start: u64, max_line: usize) -> Result<Self> {
         let input = Input::open(path)?;
-        Ok(Text { path, input, start, max_line, done: AtomicU64::new(0) })
+        let done = AtomicU64::new(0);
+        Ok(Text { path, input, start, max_line, max_ratio: MAX_RATIO, done })
+    }
+
+    /// The text is a list of edges, which cannot be packed as well as other text.
+    pub fn of_edges(self) -> Self {
+        Text { max_ratio: self.input.packing.edges_ratio(), ..self }
     }
 
     /// Hands over all pieces in order, some at a time.
@@ -62,7 +69,7 @@ impl<'a> Text<'a> {
         job: &Job<'_>,
         mut take: impl FnMut(Vec<Piece<'_>>) -> Result<()>,
     ) -> Result<()> {
-        let Text { path, input, start, max_line, done } = self;
+        let Text { path, input, start, max_line, max_ratio, done } = self;
         let (done, size) = (&done, input.size_bytes);
         let piece = |lines| Piece { path, lines, done, size, max_line };
         if input.packing == Packing::Plain {
@@ -73,7 +80,7 @@ impl<'a> Text<'a> {
             });
             return take(lines.map(piece).collect());
         }
-        let reader = input.unpacked(path)?;
+        let reader = input.unpacked(path)?.with_max_ratio(max_ratio);
         let mut stream = Stream { reader, carry: Vec::new(), unpacked: 0, line: 1, max_line };
         stream.skip(path, start)?;
         let count = job.threads.count();

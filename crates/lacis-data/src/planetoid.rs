@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use lacis_core::{Buffer, Coo, Csr, CsrParts, Dataset, Error, Extent, Features, Graph, Labels};
 use lacis_core::{Origin, Place, Repeats, Result, RowPtr, Split};
 
-use crate::input::{check_count, open_file};
+use crate::input::{check_count, check_listed, open_file};
 use crate::npy::{Array, Npy, Source};
 use crate::pickle::{Global, Pickle, RawArray, load};
 use crate::scipy::{compressed, features};
@@ -255,7 +255,7 @@ impl<'a> Files<'a> {
         }
         self.same("test.index", "nodes", n_tests, test.len())?;
         let count = test.iter().max().map_or(n_known, |&last| last as usize + 1);
-        check_count("nodes", count, n_known + n_tests).map_err(|e| Error::file(&path, e))?;
+        check_listed("nodes", count, n_known + n_tests).map_err(|e| Error::file(&path, e))?;
         let mut row = vec![None; count - n_known];
         for (at, (&node, &line)) in (0..).zip(test.iter().zip(&lines)) {
             if row[node as usize - n_known].replace(at).is_some() {

@@ -168,7 +168,9 @@ fn read_csv(path: &Path, job: &Job<'_>) -> Result<Table> {
         record.clear();
         record.extend_from_slice(line);
         let first = lines.number();
-        while split(&record, separator, |_| {}) == Quote::Open {
+        let (mut place, mut seen) = (Within::default(), 0);
+        while place.after(&record[seen..], separator) == Quote::Open {
+            seen = record.len();
             let Some(more) =
                 lines.next()?.filter(|more| record.len() + more.len() < MAX_LINE_BYTES)
             else {
@@ -221,6 +223,74 @@ pub(crate) enum Quote {
     Closed,
 }
 
+/// Where in a record a byte is: within quotes or not, and whether its field is blank so far.
+#[derive(Clone, Copy)]
+struct Within {
+    quoted: bool,
+    blank: bool,
+}
+
+impl Default for Within {
+    fn default() -> Self {
+        Within { quoted: false, blank: true }
+    }
+}
+
+/// What a byte of a record is.
+#[derive(PartialEq, Eq)]
+enum Role {
+    /// Of the field.
+    Text,
+    /// The first of two quotes that stand for one.
+    Doubled,
+    /// A quote that begins the field anew.
+    Opening,
+    Closing,
+    /// The end of the field.
+    Separator,
+}
+
+impl Within {
+    fn step(&mut self, byte: u8, next: Option<u8>, separator: u8) -> Role {
+        match byte {
+            b'"' if self.quoted && next == Some(b'"') => {
+                self.blank = false;
+                Role::Doubled
+            }
+            b'"' if self.quoted => {
+                self.quoted = false;
+                Role::Closing
+            }
+            // Quotes inside an unquoted field are text.
+            b'"' if self.blank => {
+                self.quoted = true;
+                Role::Opening
+            }
+            b if b == separator && !self.quoted => {
+                self.blank = true;
+                Role::Separator
+            }
+            b => {
+                self.blank &= b == b' ';
+                Role::Text
+            }
+        }
+    }
+
+    /// Whether a record that goes on with these bytes then ends within quotes.
+    fn after(&mut self, bytes: &[u8], separator: u8) -> Quote {
+        if self.quoted || bytes.contains(&b'"') {
+            let mut at = 0;
+            while at < bytes.len() {
+                let doubled =
+                    self.step(bytes[at], bytes.get(at + 1).copied(), separator) == Role::Doubled;
+                at += 1 + usize::from(doubled);
+            }
+        }
+        if self.quoted { Quote::Open } else { Quote::Closed }
+    }
+}
+
 /// Hands over the fields of a record, without their quotes.
 pub(crate) fn split(record: &[u8], separator: u8, mut take: impl FnMut(&[u8])) -> Quote {
     if !record.contains(&b'"') {
@@ -228,29 +298,25 @@ pub(crate) fn split(record: &[u8], separator: u8, mut take: impl FnMut(&[u8])) -
         return Quote::Closed;
     }
     let mut field = Vec::new();
-    let (mut at, mut quoted) = (0, false);
+    let (mut at, mut place) = (0, Within::default());
     while at < record.len() {
-        match record[at] {
-            b'"' if quoted && record.get(at + 1) == Some(&b'"') => {
+        match place.step(record[at], record.get(at + 1).copied(), separator) {
+            Role::Text => field.push(record[at]),
+            Role::Doubled => {
                 field.push(b'"');
                 at += 1;
             }
-            b'"' if quoted => quoted = false,
-            // Quotes inside an unquoted field are text.
-            b'"' if field.iter().all(|b: &u8| *b == b' ') => {
-                field.clear();
-                quoted = true;
-            }
-            b if b == separator && !quoted => {
+            Role::Opening => field.clear(),
+            Role::Closing => {}
+            Role::Separator => {
                 take(&field);
                 field.clear();
             }
-            b => field.push(b),
         }
         at += 1;
     }
     take(&field);
-    if quoted { Quote::Open } else { Quote::Closed }
+    if place.quoted { Quote::Open } else { Quote::Closed }
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ use std::path::Path;
 use lacis_core::{Chunk, Coo, Result, Tags};
 
 use crate::Job;
+use crate::digits::{leading_decimal, leading_number};
+use crate::pairs::Pairs;
 use crate::pieces::{Piece, Text};
 
 /// A line of a few numbers has no reason to be longer.
@@ -56,7 +58,7 @@ struct Fault {
 pub fn read_entries(path: &Path, start: u64, layout: &Layout, job: &Job<'_>) -> Result<Coo> {
     let tags = if layout.value.is_some() { Tags::Values } else { Tags::Absent };
     let mut coo = Coo::new(tags);
-    Text::open(path, start, MAX_LINE_BYTES)?.batches(job, |batch| {
+    Text::open(path, start, MAX_LINE_BYTES)?.of_edges().batches(job, |batch| {
         coo.extend_with(batch, job.threads, Vec::new, |bytes, piece: Piece<'_>, chunk| {
             piece.read(bytes, job, |piece, bytes| {
                 parse(bytes, layout, chunk).map_err(|f| piece.problem(bytes, f.at, f.problem))
@@ -69,41 +71,19 @@ pub fn read_entries(path: &Path, start: u64, layout: &Layout, job: &Job<'_>) -> 
 /// Appends the entries of all lines to the chunk.
 fn parse(bytes: &[u8], layout: &Layout, chunk: &mut Chunk) -> std::result::Result<(), Fault> {
     let mut cursor = Cursor { bytes, at: 0 };
-    let plain = layout.fields == 2 && layout.ends == [0, 1] && layout.mirror == Mirror::No;
+    let in_order = layout.ends == [0, 1];
+    let mut pairs = (layout.fields == 2 && in_order).then(|| Pairs::of(bytes, layout));
+    let triples = layout.fields == 3 && layout.value == Some(2) && in_order;
     while cursor.at < bytes.len() {
-        if plain {
-            cursor.plain_pairs(layout, chunk);
+        match &mut pairs {
+            Some(pairs) => cursor.at = pairs.read(cursor.at, chunk),
+            None if triples => cursor.plain_triples(layout, chunk),
+            None => {}
         }
-        cursor.skip_blanks();
-        match cursor.peek() {
-            None | Some(b'\n' | b'#' | b'%') => cursor.skip_line(),
-            _ => {
-                let line = cursor.at;
-                cursor.entry(layout, chunk).map_err(|problem| Fault { at: line, problem })?;
-            }
-        }
+        let until = pairs.as_ref().map_or(0, |pairs| pairs.odd_until);
+        cursor.lines(until, layout, chunk)?;
     }
     Ok(())
-}
-
-/// The number that eight bytes begin with, and how many of them are its digits.
-#[inline(always)]
-fn leading_number(bytes: &[u8; 8]) -> (u32, usize) {
-    const EACH: u64 = 0x0101_0101_0101_0101;
-    // Digits become 0 to 9. Adding 0x76 sets the top bit of everything else; what carries over
-    // only reaches later bytes, and the first that is no digit is all we look for.
-    let digits = u64::from_le_bytes(*bytes) ^ (0x30 * EACH);
-    let others = (digits.wrapping_add(0x76 * EACH) | digits) & (0x80 * EACH);
-    let count = others.trailing_zeros() / 8;
-    if count == 0 {
-        return (0, 0);
-    }
-    // Zeros come before, then neighbours join: digits to pairs, to fours, to eight.
-    let digits = digits << (64 - 8 * count);
-    let pairs = (digits.wrapping_mul(10) + (digits >> 8)) & 0x00ff_00ff_00ff_00ff;
-    let fours = (pairs.wrapping_mul(100) + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
-    let eight = fours.wrapping_mul(10_000) + (fours >> 32);
-    (eight as u32, count as usize)
 }
 
 struct Cursor<'a> {
@@ -124,6 +104,29 @@ impl Cursor<'_> {
         }
     }
 
+    /// The next line, and those that begin before a byte, in whatever form.
+    #[inline]
+    fn lines(
+        &mut self,
+        until: usize,
+        layout: &Layout,
+        chunk: &mut Chunk,
+    ) -> std::result::Result<(), Fault> {
+        loop {
+            self.skip_blanks();
+            match self.peek() {
+                None | Some(b'\n' | b'#' | b'%') => self.skip_line(),
+                _ => {
+                    let line = self.at;
+                    self.entry(layout, chunk).map_err(|problem| Fault { at: line, problem })?;
+                }
+            }
+            if self.at >= until.min(self.bytes.len()) {
+                return Ok(());
+            }
+        }
+    }
+
     fn skip_line(&mut self) {
         let rest = &self.bytes[self.at..];
         self.at += memchr::memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
@@ -139,25 +142,31 @@ impl Cursor<'_> {
         }
     }
 
-    /// Lines of the commonest form, `digits separator digits newline`, as many as there are; stops
-    /// before any other, which [`Cursor::entry`] then judges.
+    /// Lines with a weight in the commonest form, as many as there are; stops before any other,
+    /// which [`Cursor::entry`] then judges.
     #[inline]
-    fn plain_pairs(&mut self, layout: &Layout, chunk: &mut Chunk) {
-        const LONGEST: usize = 8 + 1 + 8 + 1;
-        let in_bounds = |field: usize, index: u32| index < layout.bounds[field];
+    fn plain_triples(&mut self, layout: &Layout, chunk: &mut Chunk) {
+        const LONGEST: usize = 8 + 1 + 8 + 1 + 18;
+        let separates = |byte: u8| matches!(byte, b'\t' | b' ' | b',' | b';');
         while let Some(line) = self.bytes[self.at..].first_chunk::<LONGEST>() {
-            let (source, digits) = leading_number(line.first_chunk().expect("18 are more than 8"));
+            let (source, digits) = leading_number(line.first_chunk().expect("36 are more than 8"));
             let Some(rest) = line[digits + 1..].first_chunk() else { return };
             let (target, more) = leading_number(rest);
             let end = digits + 1 + more;
-            let separated = matches!(line[digits], b'\t' | b' ' | b',' | b';');
+            let Some((value, length)) = leading_decimal(&line[end + 1..]) else { return };
             let [source, target] = [source, target].map(|index| index.wrapping_sub(layout.base));
-            let fits = in_bounds(0, source) && in_bounds(1, target);
-            if digits == 0 || more == 0 || !separated || line[end] != b'\n' || !fits {
+            let fits = source < layout.bounds[0] && target < layout.bounds[1];
+            let separated = separates(line[digits]) && separates(line[end]);
+            let last = end + 1 + length;
+            if digits == 0 || more == 0 || !separated || line.get(last) != Some(&b'\n') || !fits {
                 return;
             }
-            chunk.push(target, source);
-            self.at += end + 1;
+            chunk.push_tagged(target, source, value.to_bits());
+            if layout.mirror != Mirror::No && source != target {
+                let value = if layout.mirror == Mirror::Negative { -value } else { value };
+                chunk.push_tagged(source, target, value.to_bits());
+            }
+            self.at += last + 1;
         }
     }
 
@@ -301,24 +310,6 @@ mod tests {
         let expected = vec![(1, 0, 1.0), (3, 2, 1.0), (5, 4, 1.0), (7, 6, 1.0)];
         assert_eq!(entries(text, &layout(2)), Ok(expected));
         assert_eq!(entries("1 2 -0.5\n", &layout(3)), Ok(vec![(2, 1, -0.5)]));
-    }
-
-    #[test]
-    fn eight_bytes_begin_with_a_number() {
-        let number = |text: &str| leading_number(text.as_bytes().first_chunk().unwrap());
-        assert_eq!(number("1\t345678"), (1, 1));
-        assert_eq!(number("90123456"), (90_123_456, 8));
-        assert_eq!(number("0000007\n"), (7, 7));
-        assert_eq!(number("12345:67"), (12_345, 5));
-        assert_eq!(number("123/5678"), (123, 3));
-        assert_eq!(number("-1234567"), (0, 0));
-        for byte in 0..=255u8 {
-            let digits = usize::from(byte.is_ascii_digit()) * 5;
-            assert_eq!(
-                leading_number(&[b'4', b'2', byte, b'0', b'0', b'0', b'0', b' ']).1,
-                2 + digits
-            );
-        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use lacis_core::{Collection, Csr, Dataset, Error, Features, Labels, Origin, Place, Result};
 
 use crate::Job;
-use crate::input::check_count;
+use crate::input::check_listed;
 use crate::npy::Source;
 use crate::numbers::{Table, Written, read_table};
 use crate::parts::{
@@ -116,7 +116,7 @@ impl Files<'_> {
             true => read_table::<i64>(&labels, self.job)?.n_rows(),
             false => usize::try_from(last).unwrap_or(0),
         };
-        check_count("graphs", n_graphs, table.n_rows()).map_err(|e| Error::file(&path, e))?;
+        check_listed("graphs", n_graphs, table.n_rows()).map_err(|e| Error::file(&path, e))?;
         let mut starts = vec![0u32];
         for i in 0..table.n_rows() {
             let graph = table.row(i)[0];

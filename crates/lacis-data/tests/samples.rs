@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use lacis_core::{Collection, Dataset, Dense, Error, Features, Labels, Threads};
 use lacis_data::format::{self, FORMATS};
 use lacis_data::staged::Existing;
-use lacis_data::{Job, native, open};
+use lacis_data::{Job, native, open, own};
 use tempfile::TempDir;
 
-use crate::corpus::{full, plain, sample, write};
+use crate::corpus::{full, plain, sample, tables, variants, write};
 use crate::{damage, quiet};
 
 fn job(threads: &Threads) -> Job<'_> {
@@ -32,6 +32,32 @@ fn every_format_is_told_from_its_content() {
             assert!(asked.graph().adjacency().same_entries(set.graph().adjacency()));
         }
     }
+}
+
+/// What the fuzz program begins with is read, whichever form it has.
+#[test]
+fn every_variant_of_a_sample_is_read() {
+    let threads = Threads::one();
+    let mut count = 0;
+    for format in formats() {
+        for variant in variants(format.name) {
+            let folder = tempfile::tempdir().unwrap();
+            let (path, files) = sample(format.name, folder.path());
+            fs::write(&files[0], variant).unwrap();
+            let read = format::read(&path, None, &job(&threads));
+            assert_eq!(read.unwrap().origin().format, format.name);
+            count += 1;
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (_, files) = tables(folder.path());
+    let tables = own::Tables {
+        edges: files[0].clone(),
+        nodes: Some(files[1].clone()),
+        ..Default::default()
+    };
+    assert_eq!(own::read(&tables, &job(&threads)).unwrap().graph().n_edges(), 2);
+    assert!(count > 10);
 }
 
 #[test]

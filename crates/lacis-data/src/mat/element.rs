@@ -29,7 +29,7 @@ const MAX_DEPTH: usize = 3;
 const MAX_MATRICES: usize = 1 << 10;
 /// As for archives of arrays: what a packed element may unpack to, by its size, and besides.
 const MAX_RATIO: u64 = 400;
-const FREE_BYTES: u64 = 32 << 20;
+const FREE_BYTES: u64 = 16 << 20;
 
 const MI_MATRIX: u32 = 14;
 const MI_COMPRESSED: u32 = 15;

@@ -92,17 +92,10 @@ impl Keys {
 
 /// A compressed matrix of this shape (rows first, as they are compressed).
 fn matrix(npz: &mut Npz<'_>, keys: &Keys, [n_rows, n_cols]: [usize; 2]) -> Result<Csr> {
-    let data = npz.finite_vector(&keys.data)?;
-    let n_values = data.len();
+    npz.check_nodes(&[&keys.indices])?;
+    npz.same_count(&keys.indices, &keys.data)?;
     // Ones are dropped before anything else is read, to keep the peak of memory low.
-    let values = without_ones(data);
-    // Before they are read: a small file may unpack to many.
-    let n_indices = npz.with(&keys.indices, |npy| Ok(npy.header().n_items()))?;
-    if n_indices != Some(n_values) {
-        let found = n_indices.map_or("uncountable".to_owned(), |n| n.to_string());
-        let problem = format!("there are {found} indices for {n_values} values");
-        return Err(npz.source(&keys.indices).problem(problem));
-    }
+    let values = without_ones(npz.finite_vector(&keys.data)?);
     let cols = npz.vector(&keys.indices)?;
     let row_ptr = npz.row_ptr(&keys.indptr, cols.len())?;
     let parts = CsrParts { n_cols, row_ptr, cols, values, order: None };
@@ -151,14 +144,12 @@ fn adjacency(npz: &Npz<'_>, keys: &Keys, matrix: Csr, turn: Turn) -> Result<Adja
 
 /// The adjacency of a matrix kept as a list of entries.
 fn coordinates(npz: &mut Npz<'_>, [n_rows, n_cols]: [usize; 2]) -> Result<Adjacency> {
+    npz.check_nodes(&["row", "col"])?;
+    npz.same_count("row", "data")?;
     let data = npz.finite_vector("data")?;
     let n_values = data.len();
     let values = without_ones(data);
     let sources = npz.vector::<u32>("row")?;
-    if sources.len() != n_values {
-        let problem = format!("there are {} rows for {n_values} values", sources.len());
-        return Err(npz.source("row").problem(problem));
-    }
     for count in [n_rows, n_cols] {
         check_count("nodes", count, n_values).map_err(|e| npz.source("shape").problem(e))?;
     }

@@ -7,6 +7,7 @@ use zip::write::SimpleFileOptions;
 
 use super::*;
 use crate::npy::{self, Item};
+use std::fs::File;
 
 /// An archive in the making.
 struct Zip(ZipWriter<Cursor<Vec<u8>>>, CompressionMethod);
@@ -169,11 +170,11 @@ fn what_is_no_graph_is_refused() {
         (with_format(b"csr").finish(), "there is no array 'indices'"),
         (compressed(&[1, 2, -1], &[0, 2, 3]), "indices: -1 at position 2"),
         (compressed(&[1, 2, 3], &[0, 2, 3]), "column 3 at position 2 is outside 0..3"),
-        (compressed(&[1, 2], &[0, 2, 2]), "there are 2 indices for 3 values"),
+        (compressed(&[1, 2], &[0, 2, 2]), "there are 2 items; 3 as in"),
         (compressed(&[1, 2, 0], &[0, 2]), "indptr has 2 entries, but the shape asks for 3"),
         (compressed(&[1, 2, 0], &[0, 4, 3]), "row pointer"),
         (wide.finish(), "nodes are not believed of"),
-        (listed(&[0, 1], &[0, 3, 1]), "row: there are 2 rows for 3 values"),
+        (listed(&[0, 1], &[0, 3, 1]), "row: there are 2 items; 3 as in data"),
         (listed(&[0, 1, 0], &[0, 1]), "col: the array has shape (2,); (3,) would fit"),
         (listed(&[0, 1, 0], &[0, 3, 1]), "col: index 3 is outside 0..3"),
         (listed(&[2, 1, 0], &[0, 2, 1]), "row: index 2 is outside 0..2"),

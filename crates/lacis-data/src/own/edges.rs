@@ -122,7 +122,7 @@ pub(super) fn read(tables: &Tables, known: Option<&Ids>, job: &Job<'_>) -> Resul
     } else {
         let (layout, start) = heading(tables, job)?;
         let read = |piece: &Piece<'_>, bytes: &[u8]| of_piece(piece, bytes, &layout, known);
-        let parts = Text::open(path, start, MAX_LINE_BYTES)?.map(job, read)?;
+        let parts = Text::open(path, start, MAX_LINE_BYTES)?.of_edges().map(job, read)?;
         (parts, layout.weight.is_some())
     };
     joined(path, parts, weighted, known, job)

@@ -25,9 +25,12 @@ use crate::parts::{EdgeList, Ways};
 
 /// How many values are decoded at a time.
 const BATCH: usize = 1 << 16;
-/// Rows that a file of some size is believed to hold: runs of the same value take no room.
-const ROWS_PER_BYTE: u64 = 64;
-const FREE_ROWS: u64 = 1 << 20;
+/// Values that a file of some size is believed to hold: runs of the same value take no room.
+const CELLS_PER_BYTE: u64 = 64;
+const FREE_CELLS: u64 = 1 << 22;
+/// As many bytes of words: a dictionary has each once.
+const TEXT_PER_BYTE: u64 = 256;
+const FREE_TEXT: u64 = 16 << 20;
 
 /// Reads a table.
 pub(crate) fn read(path: &Path, job: &Job<'_>) -> Result<Table> {
@@ -47,11 +50,14 @@ fn read_columns(path: &Path, job: &Job<'_>) -> Result<Table> {
     let reader = SerializedFileReader::new(file).map_err(damaged)?;
     let meta = reader.metadata();
     let rows = meta.row_groups().iter().map(|group| group.num_rows().max(0) as u64).sum::<u64>();
-    if rows > size.saturating_mul(ROWS_PER_BYTE).saturating_add(FREE_ROWS) {
-        let problem = format!("{rows} rows are not believed of {size} bytes");
+    let schema = meta.file_metadata().schema_descr();
+    let cells = rows.saturating_mul(schema.num_columns() as u64);
+    if cells > size.saturating_mul(CELLS_PER_BYTE).saturating_add(FREE_CELLS) {
+        let (problem, columns) = ("are not believed of", schema.num_columns());
+        let problem = format!("{rows} rows of {columns} columns {problem} {size} bytes");
         return Err(Error::file(path, problem));
     }
-    let schema = meta.file_metadata().schema_descr();
+    let mut text_left = size.saturating_mul(TEXT_PER_BYTE).saturating_add(FREE_TEXT);
     let mut columns = Vec::new();
     for (at, described) in schema.columns().iter().enumerate() {
         let name = described.path().string();
@@ -60,7 +66,7 @@ fn read_columns(path: &Path, job: &Job<'_>) -> Result<Table> {
             return Err(Error::file(path, problem));
         }
         let level = described.max_def_level();
-        let mut filled = Filled { numbers: Vec::new(), words: None };
+        let mut filled = Filled { numbers: Vec::new(), words: None, text_left };
         for group in 0..reader.num_row_groups() {
             job.tick((at * reader.num_row_groups() + group) as u64, None)?;
             let group = reader.get_row_group(group).map_err(damaged)?;
@@ -73,6 +79,7 @@ fn read_columns(path: &Path, job: &Job<'_>) -> Result<Table> {
                 return Err(Error::file(path, problem));
             }
         }
+        text_left = filled.text_left;
         columns.push(filled.column(name));
     }
     if columns.is_empty() {
@@ -85,6 +92,8 @@ fn read_columns(path: &Path, job: &Job<'_>) -> Result<Table> {
 struct Filled {
     numbers: Vec<f64>,
     words: Option<(Vec<u8>, Vec<u64>)>,
+    /// How many more bytes of words are believed.
+    text_left: u64,
 }
 
 impl Filled {
@@ -156,7 +165,17 @@ impl Filled {
                 each(r, level, rows, |x| self.number(x.map_or(nan, |&x| x)))
             }
             ColumnReader::ByteArrayColumnReader(r) => {
-                each(r, level, rows, |x| self.word(x.map(ByteArray::data)))
+                let mut too_much = false;
+                each(r, level, rows, |x| {
+                    let word = x.map(ByteArray::data).unwrap_or_default();
+                    match self.text_left.checked_sub(word.len() as u64) {
+                        Some(left) => self.text_left = left,
+                        None => too_much = true,
+                    }
+                    self.word((!too_much).then_some(word));
+                })?;
+                let problem = "its words are longer than is believed of its size";
+                if too_much { Err(ParquetError::General(problem.to_owned())) } else { Ok(()) }
             }
             _ => Err(ParquetError::General("a column of a type that is not read".to_owned())),
         }

@@ -129,6 +129,62 @@ pub fn sample(name: &str, folder: &Path) -> (PathBuf, Vec<PathBuf>) {
     }
 }
 
+/// Other contents for the first file of a sample: what else a reader of the format must know.
+pub fn variants(name: &str) -> Vec<Vec<u8>> {
+    let texts: &[&str] = match name {
+        "edges" => &[
+            "source,weight,target\n0,1.5,1\n2,-2e-3,1\n",
+            "# Nodes: 9 Edges: 2\n# FromNodeId\tToNodeId\n0\t1\r\n2\t1\r\n",
+            "\u{feff}\"from\";\"to\"\n\"0\";\"3999999\"\n4;4\n",
+        ],
+        "mtx" => &[
+            "%%MatrixMarket matrix coordinate real symmetric\n% c\n3 3 2\n2 1 0.5\n3 3 -1e3\n",
+            "%%MatrixMarket matrix coordinate integer skew-symmetric\n3 3 1\n3 1 7\n",
+            "%%MatrixMarket matrix coordinate pattern general\r\n2 4 2\r\n1 4\r\n2 1\r\n",
+        ],
+        "metis" => &["3 2 011 2\n1 2 2 5\n1 2 1 5 3 6\n1 2 2 6\n", "%\n2 1 100\n1 2\n1 1\n"],
+        "gin" => &["1\n2 0\n0 1 1 0.5 2\n1 1 0 1.5 3\n"],
+        "linqs" => &["1 1 0 a\n2 0 1 b\n"],
+        "geom-gcn" => &["node_id\tnode_id\n0\t0\n2\t1\n2\t1\n"],
+        "tables" => &[
+            "src\tdst\n\"a\nb\"\tbob\n\"x\"\"y\"\tann\n",
+            "from;to;w\n1;2;NA\n3;1;0.5\n",
+            "u|v|rating\nann|bob|1\n",
+        ],
+        _ => &[],
+    };
+    let texts = texts.iter().map(|text| text.as_bytes().to_vec());
+    let listed = || [0, 1].map(|at| scipy_npz(at)).to_vec();
+    texts.chain(if name == "scipy" { listed() } else { Vec::new() }).collect()
+}
+
+/// A user's own tables of edges and nodes.
+pub fn tables(folder: &Path) -> (PathBuf, Vec<PathBuf>) {
+    let files = [folder.join("e.csv"), folder.join("n.csv")];
+    fs::write(&files[0], "source,target,weight\nann,bob,1\nbob,\"c,y\",2.5\n").unwrap();
+    let nodes = "id,age,colour,y,split\nann,1.5,red,a,train\nbob,,blue,,val\n\"c,y\",2,NA,b,test\n";
+    fs::write(&files[1], nodes).unwrap();
+    (folder.to_owned(), files.to_vec())
+}
+
+/// A weighted matrix as SciPy saves it, as a list of entries or by columns.
+fn scipy_npz(at: usize) -> Vec<u8> {
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    zip.start_file("format.npy", SimpleFileOptions::default()).unwrap();
+    npy::write_header(&mut zip, "|S3", &[]).unwrap();
+    zip.write_all(["coo", "csc"][at].as_bytes()).unwrap();
+    member(&mut zip, "shape", &[3i64, 3]);
+    member(&mut zip, "data", &[0.5f64, 2.0, -1.0]);
+    if at == 0 {
+        member(&mut zip, "row", &[0i32, 2, 2]);
+        member(&mut zip, "col", &[1i32, 0, 1]);
+    } else {
+        member(&mut zip, "indices", &[0i32, 2, 2]);
+        member(&mut zip, "indptr", &[0i32, 1, 3, 3]);
+    }
+    zip.finish().unwrap().into_inner()
+}
+
 pub fn zip_of(files: &[(&str, &str)]) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, text) in files {

@@ -9,8 +9,8 @@
 use std::io::{BufRead, Write};
 use std::time::Instant;
 
-use lacis::data::Job;
-use lacis::{Coo, Csr, Extent, Repeats, Result, Threads};
+use lacis_core::{Coo, Csr, Error, Extent, Repeats, Result, Threads};
+use lacis_data::Job;
 
 fn main() -> std::io::Result<()> {
     let threads = Threads::available();
@@ -52,8 +52,8 @@ impl Arrays {
 }
 
 fn coo(n: &str, names: [&str; 3], arrays: &mut Arrays, threads: &Threads) -> Result<String> {
-    arrays.load(names).map_err(|e| lacis::Error::io("read", names[0], e))?;
-    let n: usize = n.parse().map_err(|_| lacis::Error::argument("n", "a number would be right"))?;
+    arrays.load(names).map_err(|e| Error::io("read", names[0], e))?;
+    let n: usize = n.parse().map_err(|_| Error::argument("n", "a number would be right"))?;
     let [rows, cols, values] = &arrays.words;
     let weighted = !names[2].is_empty();
     let values: Vec<f32> = values.iter().map(|&bits| f32::from_bits(bits)).collect();
@@ -66,7 +66,7 @@ fn coo(n: &str, names: [&str; 3], arrays: &mut Arrays, threads: &Threads) -> Res
 
 fn open(data: &str, threads: &Threads) -> Result<String> {
     let begun = Instant::now();
-    let set = lacis::open(data, &Job::quiet(threads))?;
+    let set = lacis_data::open(data, &Job::quiet(threads))?;
     Ok(report(begun, set.graph().adjacency()))
 }
 
