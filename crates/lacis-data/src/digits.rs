@@ -92,7 +92,8 @@ fn joined(digits: u64) -> u32 {
 /// library's; `None` sends the caller there.
 #[inline(always)]
 pub(crate) fn leading_decimal(bytes: &[u8]) -> Option<(f32, usize)> {
-    const TENS: [f64; 9] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8];
+    const TENS: [f64; 16] =
+        [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
     let negative = usize::from(bytes.first() == Some(&b'-'));
     let (whole, digits) = leading_number(bytes.get(negative..)?.first_chunk()?);
     if digits == 0 || digits == 8 {
@@ -101,26 +102,44 @@ pub(crate) fn leading_decimal(bytes: &[u8]) -> Option<(f32, usize)> {
     let mut end = negative + digits;
     let mut number = f64::from(whole);
     if bytes.get(end) == Some(&b'.') {
-        let (fraction, digits) = leading_number(bytes.get(end + 1..)?.first_chunk()?);
-        if digits == 0 || digits == 8 {
+        let (mut fraction, mut places) = leading_number(bytes.get(end + 1..)?.first_chunk()?);
+        end += 1 + places;
+        number = number * TENS[places] + f64::from(fraction);
+        if places == 8 && digits == 1 {
+            let more;
+            (fraction, more) = leading_number(bytes.get(end..)?.first_chunk()?);
+            // Sixteen digits would not be exact, and more than that are passed over: they matter
+            // only to a number that is about halfway.
+            let kept = more.min(6);
+            let cut = if more > kept { TENS[more - kept] } else { 1.0 };
+            number = number * TENS[kept] + (f64::from(fraction) / cut).trunc();
+            places += kept;
+            end += more;
+            end += if more == 8 { digits_in(&bytes[end..]) } else { 0 };
+        } else if places == 0 || places == 8 {
             return None;
         }
-        // Sixteen digits at most, and a small power of ten: one rounding, of the quotient.
-        number = (number * TENS[digits] + f64::from(fraction)) / TENS[digits];
-        end += 1 + digits;
+        // An exact number of at most fifteen digits by an exact power: one rounding.
+        number /= TENS[places];
     }
-    if matches!(bytes.get(end), Some(b'e' | b'E' | b'.')) || is_halfway(number) {
+    if matches!(bytes.get(end), Some(b'e' | b'E' | b'.')) || is_about_halfway(number) {
         return None;
     }
     let number = if negative == 1 { -number } else { number };
     Some((number as f32, end))
 }
 
-/// Whether a number, rounded once already, lies just between two of single precision: rounding it
-/// again could then go the other way than rounding once.
-fn is_halfway(number: f64) -> bool {
+/// How many digits come first.
+fn digits_in(bytes: &[u8]) -> usize {
+    bytes.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(bytes.len())
+}
+
+/// Whether a number lies about halfway between two of single precision: what was rounded, or cut
+/// off, before could then make it round the other way.
+fn is_about_halfway(number: f64) -> bool {
     const LOW_BITS: u64 = (1 << 29) - 1;
-    number.to_bits() & LOW_BITS == 1 << 28
+    const MARGIN: u64 = 1 << 8;
+    (number.to_bits() & LOW_BITS).abs_diff(1 << 28) <= MARGIN
 }
 
 #[cfg(test)]
@@ -173,8 +192,8 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let (whole, fraction) =
                 ((state >> 40) as u32 >> (state & 15), state >> 33 & 0xfff_ffff);
-            let places = (state >> 8 & 7) as usize;
-            let fraction = &format!("{fraction:08}")[..places];
+            let places = (state >> 8 & 31) as usize;
+            let fraction = &format!("{fraction:08}").repeat(4)[..places];
             let sign = if state >> 63 == 1 { "-" } else { "" };
             let text = match places {
                 0 => format!("{sign}{whole}"),
@@ -190,6 +209,8 @@ mod tests {
         assert_eq!(decimal("-0.5,"), Some((-0.5, 4)));
         assert_eq!(decimal("0"), Some((0.0, 1)));
         assert_eq!(decimal("-0").map(|(x, _)| x.to_bits()), Some((-0.0f32).to_bits()));
+        assert_eq!(decimal("0.1234567890123456789").map(|(_, n)| n), Some(21));
+        assert_eq!(decimal("0.12345678"), Some((0.123_456_78, 10)));
         for odd in ["1e5", "1.5e5", ".5", "1.", "nan", "", "-", "1.5.5", "123456789", "+1"] {
             assert_eq!(decimal(odd), None, "{odd}");
         }

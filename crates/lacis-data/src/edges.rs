@@ -1,7 +1,7 @@
 //! Edge lists: one edge a line, `source target [weight]`, as text, CSV, TSV or a SNAP file.
 //!
-//! Blanks, tabs, commas and semicolons separate; `#` and `%` begin a comment line; a first line
-//! of names is a header. `# Nodes: N Edges: E`, as SNAP writes it, says how many nodes there are
+//! Blanks, tabs, commas, semicolons and bars separate; `#` and `%` begin a comment line; a first
+//! line of names is a header; `{'weight': 1.5}` may follow an edge, as networkx writes it. `# Nodes: N Edges: E`, as SNAP writes it, says how many nodes there are
 //! when the last ones have no edges. Nodes are numbered from 0; edges run from source to target.
 
 use std::io::Write;
@@ -12,7 +12,7 @@ use lacis_core::{Coo, Csr, Dataset, Error, Extent, Graph, Origin, Place, Repeats
 use crate::input::check_count;
 use crate::npy::Source;
 use crate::scipy::{Settled, settle};
-use crate::text::{Layout, Mirror, read_entries};
+use crate::text::{Layout, read_entries};
 use crate::{Job, note};
 
 /// How much of a file is looked at to tell its layout.
@@ -31,6 +31,8 @@ struct Heading {
     ends: [usize; 2],
     /// Which of them is a weight.
     weight: Option<usize>,
+    /// Whether a dictionary follows, with the weight if there is one.
+    attributes: bool,
     /// Names that a header gave to fields that are not read.
     unread: Vec<String>,
     /// What a SNAP comment declares.
@@ -101,6 +103,7 @@ impl Heading {
             let line = String::from_utf8_lossy(&head[at..end]);
             let line = line.trim();
             number += 1;
+            let (line, attributes) = without_attributes(line);
             let fields: Vec<&str> = split(line).collect();
             if line.is_empty() || line.starts_with(['#', '%']) {
                 heading.declared(line);
@@ -108,8 +111,18 @@ impl Heading {
                 // Comments before the first edge need not be read again, but the byte-order mark
                 // and the header must not.
                 heading.start = at as u64;
+                if let Some(attributes) = attributes.filter(|_| fields.len() == 2) {
+                    heading.attributes = true;
+                    heading.weight = attributes.contains("weight").then_some(2);
+                    return Ok(heading);
+                }
                 return heading.with_fields(path, number, fields.len(), names);
             } else if names.is_none() && fields.len() >= 2 && !fields.iter().any(is_number) {
+                let mut fields = fields;
+                if line.starts_with([',', ';', '\t', '|']) {
+                    // A column without a name: the index that pandas writes first.
+                    fields.insert(0, UNNAMED);
+                }
                 heading.ends = named_ends(&fields).ok_or_else(|| unclear_names(path, number))?;
                 names = Some(fields.iter().map(|field| (*field).to_owned()).collect());
             } else {
@@ -186,12 +199,24 @@ impl Heading {
 
     fn layout(&self, bound: u32) -> Layout {
         let (fields, ends, value) = (self.fields, self.ends, self.weight);
-        Layout { fields, ends, value, base: 0, bounds: [bound; 2], mirror: Mirror::No }
+        let attributes = self.attributes;
+        Layout { fields, ends, value, attributes, ..Layout::pairs(0, [bound; 2]) }
+    }
+}
+
+/// What a column is called that has no name.
+const UNNAMED: &str = "(unnamed)";
+
+/// A line before its `{attributes}`, and those.
+fn without_attributes(line: &str) -> (&str, Option<&str>) {
+    match line.find('{') {
+        Some(at) if line.ends_with('}') => (&line[..at], Some(&line[at..])),
+        _ => (line, None),
     }
 }
 
 fn split(line: &str) -> impl Iterator<Item = &str> {
-    line.split([',', ';', '\t', ' ', '"']).map(str::trim).filter(|field| !field.is_empty())
+    line.split([',', ';', '\t', ' ', '|', '"']).map(str::trim).filter(|field| !field.is_empty())
 }
 
 fn is_one_of(name: &str, names: &[&str]) -> bool {
@@ -207,6 +232,7 @@ fn named_ends(names: &[&str]) -> Option<[usize; 2]> {
     });
     match (&sources[..], &targets[..]) {
         ([source], [target]) => Some([*source, *target]),
+        ([], []) if names.first() == Some(&UNNAMED) && names.len() > 2 => Some([1, 2]),
         ([], []) => Some([0, 1]),
         ([0], []) | ([], [1]) => Some([0, 1]),
         _ => None,
@@ -224,7 +250,8 @@ fn is_number(field: &&str) -> bool {
 }
 
 fn is_index(field: &&str) -> bool {
-    field.strip_prefix('-').unwrap_or(field).bytes().all(|b| b.is_ascii_digit())
+    let digits = field.strip_prefix('-').unwrap_or(field).bytes().all(|b| b.is_ascii_digit());
+    digits || crate::lines::whole(field.as_bytes()).is_some()
 }
 
 fn not_an_edge(path: &Path, line: u64, found: &str) -> Error {
@@ -384,8 +411,22 @@ mod tests {
     }
 
     #[test]
+    fn what_pandas_numpy_and_networkx_write_by_default() {
+        assert_eq!(edges(",source,target\n0,5,6\n1,6,5\n"), [(6, 5, 1.0), (5, 6, 1.0)]);
+        assert_eq!(edges("\ta\tb\n0\t5\t6\n"), [(5, 6, 1.0)]);
+        assert_eq!(edges(&format!("{:e} {:e}\n", 5.0, 6.0)), [(5, 6, 1.0)]);
+        assert_eq!(edges("5.0 6.0 0.5\n"), [(5, 6, 0.5)]);
+        assert_eq!(edges("0 1 {}\n1 2 {}\n"), [(0, 1, 1.0), (1, 2, 1.0)]);
+        let weighted = "0 1 {'weight': 2.5}\n1 2 {'t': 1, 'weight': 0.5}\n";
+        assert_eq!(edges(weighted), [(0, 1, 2.5), (1, 2, 0.5)]);
+        let message = |text: &str| load(text).unwrap_err().to_string();
+        assert!(message("0 1 {'weight': 2}\n1 2 {}\n").contains("line 2: an edge without"));
+        assert!(message("0 1 {}\n1 2\n").contains("line 2: no {attributes}"));
+    }
+
+    #[test]
     fn numbers_are_no_header() {
-        for text in ["1.0,2.0\n3,4\n", "0.0 1.0 2.5\n0 1 2.5\n"] {
+        for text in ["1.5,2.0\n3,4\n", "0.5 1.0 2.5\n0 1 2.5\n"] {
             assert!(load(text).unwrap_err().to_string().contains("line 1"), "{text}");
         }
         assert_eq!(edges("\"0\",\"1\"\n1,2\n").len(), 2);

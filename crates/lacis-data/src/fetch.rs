@@ -2,9 +2,11 @@
 //!
 //! ```text
 //!  LACIS_DATA/.NAME.partial/FILE     while it comes; a later fetch goes on from its end
-//!  LACIS_DATA/NAME/FILE              when all files are there and their checksums match
+//!  LACIS_DATA/.NAME.whole/FILE       when all came and their checksums match; archives unpacked
+//!  LACIS_DATA/NAME/FILE              when all of that is on disk
 //! ```
-//! One fetch of a set at a time: others are told so. Archives are unpacked once and removed.
+//! One fetch of a set at a time: others are told so. Whoever is killed leaves what came, and no
+//! set, or all of it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -15,9 +17,8 @@ use lacis_core::{Error, Result};
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
 
-use crate::Job;
-use crate::archive;
 use crate::sets::{Public, Remote};
+use crate::{Job, archive, staged};
 
 /// How to download.
 #[derive(Clone, Debug)]
@@ -42,7 +43,11 @@ impl Default for Options {
 /// When there is no network, a server fails, a checksum does not match, or the disk is full.
 pub fn fetch(set: &Public, folder: &Path, options: &Options, job: &Job<'_>) -> Result<PathBuf> {
     let target = folder.join(set.name);
+    let [partial, whole] =
+        ["partial", "whole"].map(|state| folder.join(format!(".{}.{state}", set.name)));
     if target.exists() {
+        // What a fetch left that was killed at its very end.
+        let _ = fs::remove_dir_all(&partial);
         return Ok(target);
     }
     if set.files.is_empty() {
@@ -52,7 +57,6 @@ pub fn fetch(set: &Public, folder: &Path, options: &Options, job: &Job<'_>) -> R
     }
     let made = |path: &Path| fs::create_dir_all(path).map_err(|e| Error::io("make", path, e));
     made(folder)?;
-    let partial = folder.join(format!(".{}.partial", set.name));
     made(&partial)?;
     let _lock = lock(folder, set.name)?;
     let agent = agent(options);
@@ -67,10 +71,15 @@ pub fn fetch(set: &Public, folder: &Path, options: &Options, job: &Job<'_>) -> R
         let size = download.complete(options.tries, (before, total))?;
         before += size;
     }
+    // Another that was killed while it unpacked is no beginning.
+    let _ = fs::remove_dir_all(&whole);
+    made(&whole)?;
     for file in &set.files {
-        unpack(&partial.join(file.name), &partial, job)?;
+        unpack(&partial.join(file.name), &whole, job)?;
     }
-    fs::rename(&partial, &target).map_err(|e| Error::io("rename to", &target, e))?;
+    staged::sync(&whole)?;
+    fs::rename(&whole, &target).map_err(|e| Error::io("rename to", &target, e))?;
+    let _ = fs::remove_dir_all(&partial);
     Ok(target)
 }
 
@@ -99,15 +108,18 @@ fn lock(folder: &Path, name: &str) -> Result<File> {
     }
 }
 
-/// Unpacks an archive that is no archive of arrays, and removes it.
+/// Unpacks an archive that is no archive of arrays into a folder; anything else is there too.
 fn unpack(path: &Path, folder: &Path, job: &Job<'_>) -> Result<()> {
     let head = crate::input::head(path, 512)?;
     let is_npz = path.extension().is_some_and(|ending| ending == "npz");
     if is_npz || !(archive::is_tar(&head) || head.starts_with(b"PK\x03\x04")) {
-        return Ok(());
+        let place = folder.join(path.file_name().unwrap_or_default());
+        // A second name for the same file costs nothing, where the file system has such a thing.
+        let linked = fs::hard_link(path, &place);
+        let there = linked.or_else(|_| fs::copy(path, &place).map(drop));
+        return there.map_err(|e| Error::io("write", &place, e));
     }
-    archive::unpack_into(path, folder, job)?;
-    fs::remove_file(path).map_err(|e| Error::io("remove", path, e))
+    archive::unpack_into(path, folder, job)
 }
 
 struct Download<'a> {

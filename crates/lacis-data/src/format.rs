@@ -241,15 +241,41 @@ fn entries_in(folder: &Path, kind: fn(&Path) -> bool) -> Result<Vec<PathBuf>> {
     Ok(entries)
 }
 
+/// What files begin with that are something else, and what would be right.
+const OTHERS: &[(&[u8], &str)] = &[
+    (b"BZh", "is packed with bzip2; gzip, Zstandard, zip and tar are read"),
+    (b"\xfd7zXZ", "is packed with xz; gzip, Zstandard, zip and tar are read"),
+    (b"7z\xbc\xaf", "is packed with 7-Zip; gzip, Zstandard, zip and tar are read"),
+    (b"Rar!", "is packed with RAR; gzip, Zstandard, zip and tar are read"),
+    (b"\xff\xfe", "is UTF-16 text; UTF-8 would be right"),
+    (b"\xfe\xff", "is UTF-16 text; UTF-8 would be right"),
+    (b"\x89HDF", "is HDF5, or MATLAB 7.3; MATLAB 5 (save -v7), .npz or Parquet would be right"),
+    (b"ARROW1", "is an Arrow (Feather) file; Parquet would be right"),
+    (b"<!DOCTYPE", "is a web page, not data: its download went wrong"),
+    (b"<html", "is a web page, not data: its download went wrong"),
+    (b"version https://git-lfs", "stands for a file that Git LFS has not brought; `git lfs pull`"),
+];
+
 fn unknown(candidate: &Candidate) -> Error {
-    let problem = if candidate.head.is_empty() {
+    let head = &candidate.head[..];
+    let other = OTHERS.iter().find(|(start, _)| head.starts_with(start));
+    let problem = if head.is_empty() {
         "is empty".to_owned()
-    } else if edges::looks_like_edges(&candidate.head) {
+    } else if let Some((_, problem)) = other {
+        (*problem).to_owned()
+    } else if !candidate.members.is_empty() {
+        let names: Vec<&str> = candidate.members.iter().take(12).map(|name| &**name).collect();
+        format!("holds the arrays {}, which make no graph that is known", names.join(", "))
+    } else if head.starts_with(b"\x93NUMPY") {
+        "holds no edges; whole numbers of shape (2, edges) or (edges, 2) would be right".to_owned()
+    } else if edges::looks_like_edges(head) {
         "may be an edge list, but is not named like one; `--format edges` reads it as such"
             .to_owned()
+    } else if !head.contains(&b'\n') && head.contains(&b'\r') {
+        "has lines that end with a carriage return alone; line feeds would be right".to_owned()
     } else if candidate.has_text_name() {
         // Named like an edge list: say why it is none.
-        return edges::why_not(&candidate.path, &candidate.head);
+        return edges::why_not(&candidate.path, head);
     } else {
         "is of no known format; `lacis data list` shows them, `--format NAME` chooses".to_owned()
     };

@@ -21,7 +21,7 @@ use crate::parts::{
     SparseRows, Ways, file_in, folder_name, folder_of, masks, merged, names_in, numbered_classes,
     required, split,
 };
-use crate::text::{Layout, Mirror, read_entries};
+use crate::text::{Layout, read_entries};
 
 const EDGES: &str = "out1_graph_edges.txt";
 const NODES: &str = "out1_node_feature_label.txt";
@@ -46,8 +46,7 @@ pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
     let labels = numbered_classes(&table.labels)?;
     let features = table.features(&Source::file(&nodes, job), job)?;
     let bounds = [n as u32; 2];
-    let layout =
-        Layout { fields: 2, ends: [0, 1], value: None, base: 0, bounds, mirror: Mirror::No };
+    let layout = Layout::pairs(0, bounds);
     let coo = read_entries(&edges, header_end(&edges)?, &layout, job)?;
     let source = Source::file(&edges, job);
     let (graph, notes) = merged(coo, n, Ways::Stored, (&source, job.threads))?;

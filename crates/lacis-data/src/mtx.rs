@@ -101,6 +101,7 @@ impl Heading {
             base: 1,
             bounds: [self.n_rows, self.n_cols],
             mirror: self.mirror,
+            attributes: false,
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::parts::{
     EdgeList, SparseRows, Ways, folder_name, folder_of, merged, named_classes, names_in, split,
 };
 use crate::table::{self, Table};
-use crate::text::{Layout, Mirror, read_entries};
+use crate::text::{Layout, read_entries};
 
 /// Columns that hold what is to be predicted, the likeliest first.
 const LABELS: &[&str] = &["mature", "page_type", "ml_target", "target", "label", "class"];
@@ -221,8 +221,7 @@ fn part_edges(part: &Part, first: u32, edges: &mut EdgeList, job: &Job<'_>) -> R
     let line = memchr::memchr(b'\n', &head).map_or(head.len(), |at| at + 1);
     let has_header = !head.first().is_some_and(u8::is_ascii_digit);
     let bounds = [part.n as u32; 2];
-    let layout =
-        Layout { fields: 2, ends: [0, 1], value: None, base: 0, bounds, mirror: Mirror::No };
+    let layout = Layout::pairs(0, bounds);
     let coo = read_entries(path, if has_header { line as u64 } else { 0 }, &layout, job)?;
     let source = Source::file(path, job);
     let (graph, _) = merged(coo, part.n, Ways::Stored, (&source, job.threads))?;

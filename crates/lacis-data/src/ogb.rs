@@ -108,7 +108,7 @@ impl Files<'_> {
             self.local_edges(&edge, &starts, ways)?
         } else {
             let bounds = [n as u32; 2];
-            let layout = Layout { fields: 2, ends: [0, 1], value: None, base: 0, bounds, mirror };
+            let layout = Layout { mirror, ..Layout::pairs(0, bounds) };
             read_entries(&edge, 0, &layout, self.job)?
         };
         check_count("nodes", n, coo.len() + counts.n_rows()).map_err(|e| source.problem(e))?;

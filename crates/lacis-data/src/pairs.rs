@@ -20,6 +20,7 @@ const SEPARATES: [bool; 256] = {
     table[b' ' as usize] = true;
     table[b',' as usize] = true;
     table[b';' as usize] = true;
+    table[b'|' as usize] = true;
     table
 };
 

@@ -137,12 +137,12 @@ fn remove(path: &Path) {
     let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
 }
 
-/// Brings a file, or a folder and the files in it, to disk.
-fn sync(path: &Path) -> Result<()> {
+/// Brings a file, or a folder and all that is in it, to disk.
+pub(crate) fn sync(path: &Path) -> Result<()> {
     if path.is_dir() {
         let entries = fs::read_dir(path).map_err(|source| Error::io("read", path, source))?;
         for entry in entries {
-            sync_one(&entry.map_err(|source| Error::io("read", path, source))?.path())?;
+            sync(&entry.map_err(|source| Error::io("read", path, source))?.path())?;
         }
     }
     sync_one(path)

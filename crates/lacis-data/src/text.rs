@@ -8,6 +8,7 @@ use lacis_core::{Chunk, Coo, Result, Tags};
 
 use crate::Job;
 use crate::digits::{leading_decimal, leading_number};
+use crate::lines::whole;
 use crate::pairs::Pairs;
 use crate::pieces::{Piece, Text};
 
@@ -29,6 +30,17 @@ pub struct Layout {
     pub bounds: [u32; 2],
     /// Which other entry each entry stands for.
     pub mirror: Mirror,
+    /// Whether the line goes on with a Python dictionary, as networkx writes it: where there is a
+    /// value, it is its `weight`.
+    pub attributes: bool,
+}
+
+impl Layout {
+    /// Two numbers a line, from `base` on.
+    pub fn pairs(base: u32, bounds: [u32; 2]) -> Self {
+        let (mirror, attributes) = (Mirror::No, false);
+        Layout { fields: 2, ends: [0, 1], value: None, base, bounds, mirror, attributes }
+    }
 }
 
 /// Which other entry an off-diagonal entry stands for.
@@ -71,7 +83,7 @@ pub fn read_entries(path: &Path, start: u64, layout: &Layout, job: &Job<'_>) -> 
 /// Appends the entries of all lines to the chunk.
 fn parse(bytes: &[u8], layout: &Layout, chunk: &mut Chunk) -> std::result::Result<(), Fault> {
     let mut cursor = Cursor { bytes, at: 0 };
-    let in_order = layout.ends == [0, 1];
+    let in_order = layout.ends == [0, 1] && !layout.attributes;
     let mut pairs = (layout.fields == 2 && in_order).then(|| Pairs::of(bytes, layout));
     let triples = layout.fields == 3 && layout.value == Some(2) && in_order;
     while cursor.at < bytes.len() {
@@ -132,11 +144,11 @@ impl Cursor<'_> {
         self.at += memchr::memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
     }
 
-    /// Blanks, and at most one comma or semicolon.
+    /// Blanks, and at most one comma, semicolon or bar.
     #[inline]
     fn skip_separator(&mut self) {
         self.skip_blanks();
-        if let Some(b',' | b';') = self.peek() {
+        if let Some(b',' | b';' | b'|') = self.peek() {
             self.at += 1;
             self.skip_blanks();
         }
@@ -147,7 +159,7 @@ impl Cursor<'_> {
     #[inline]
     fn plain_triples(&mut self, layout: &Layout, chunk: &mut Chunk) {
         const LONGEST: usize = 8 + 1 + 8 + 1 + 18;
-        let separates = |byte: u8| matches!(byte, b'\t' | b' ' | b',' | b';');
+        let separates = |byte: u8| matches!(byte, b'\t' | b' ' | b',' | b';' | b'|');
         while let Some(line) = self.bytes[self.at..].first_chunk::<LONGEST>() {
             let (source, digits) = leading_number(line.first_chunk().expect("36 are more than 8"));
             let Some(rest) = line[digits + 1..].first_chunk() else { return };
@@ -189,6 +201,9 @@ impl Cursor<'_> {
             }
         }
         let [source, target] = ends;
+        if layout.attributes {
+            value = self.attributes(layout.value.is_some())?;
+        }
         self.end_of_line(layout)?;
         if layout.value.is_some() {
             chunk.push_tagged(target, source, value.to_bits());
@@ -218,11 +233,12 @@ impl Cursor<'_> {
             index = index.saturating_mul(10).saturating_add(u64::from(digit - b'0'));
             self.at += 1;
         }
-        let ended =
-            matches!(self.peek(), None | Some(b' ' | b'\t' | b'\r' | b'\n' | b',' | b';' | b'"'));
-        if self.at == start || !ended {
+        if self.at == start || !self.peek().is_none_or(ends_field) {
             self.at = start;
-            return Err(self.not_an_index(layout, field));
+            let Some((number, length)) = self.written_as_fraction() else {
+                return Err(self.not_an_index(layout, field));
+            };
+            (index, self.at) = (number, start + length);
         }
         let counted = index.wrapping_sub(u64::from(layout.base));
         if counted < u64::from(layout.bounds[end]) {
@@ -233,6 +249,33 @@ impl Cursor<'_> {
         }
         let largest = u64::from(layout.bounds[end]) + u64::from(layout.base);
         Err(format!("index {index} is beyond the largest possible, {}", largest.saturating_sub(1)))
+    }
+
+    /// What is left of a line, `{'weight': 1.5, …}` or `{}`: its weight, if one is wanted.
+    fn attributes(&mut self, weighted: bool) -> std::result::Result<f32, String> {
+        let rest = &self.bytes[self.at..];
+        let rest = &rest[..memchr::memchr(b'\n', rest).unwrap_or(rest.len())];
+        self.at += rest.len();
+        let inside = rest.trim_ascii().strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
+        let inside = inside.ok_or("no {attributes} after the edge, unlike the first line")?;
+        if !weighted {
+            return Ok(1.0);
+        }
+        let weights = inside.split(|&b| b == b',').filter_map(|pair| {
+            let at = memchr::memchr(b':', pair)?;
+            let key = pair[..at].trim_ascii();
+            matches!(key, b"'weight'" | b"\"weight\"").then(|| pair[at + 1..].trim_ascii())
+        });
+        number_of(weights.last().ok_or("an edge without a weight, unlike the first")?)
+    }
+
+    /// A number that is whole but written with a point or an exponent, as NumPy's `savetxt` does.
+    #[cold]
+    fn written_as_fraction(&self) -> Option<(u64, usize)> {
+        let rest = &self.bytes[self.at..];
+        let length = rest.iter().position(|b| ends_field(*b)).unwrap_or(rest.len());
+        let number = whole(&rest[..length])?;
+        Some((u64::try_from(number).ok()?, length))
     }
 
     #[cold]
@@ -253,8 +296,7 @@ impl Cursor<'_> {
     /// The bytes of a field, at least one.
     fn field(&mut self, layout: &Layout, field: usize) -> std::result::Result<&[u8], String> {
         let rest = &self.bytes[self.at..];
-        let is_end = |b: &u8| matches!(b, b' ' | b'\t' | b'\r' | b'\n' | b',' | b';' | b'"');
-        let length = rest.iter().position(is_end).unwrap_or(rest.len());
+        let length = rest.iter().position(|b| ends_field(*b)).unwrap_or(rest.len());
         if length == 0 {
             return Err(format!("{field} fields; {} would be right", layout.fields));
         }
@@ -276,6 +318,12 @@ impl Cursor<'_> {
     }
 }
 
+/// Whether a byte comes after a field.
+#[inline(always)]
+fn ends_field(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b',' | b';' | b'|' | b'"')
+}
+
 fn number_of(field: &[u8]) -> std::result::Result<f32, String> {
     let text = || String::from_utf8_lossy(&field[..field.len().min(40)]).into_owned();
     let number = std::str::from_utf8(field).ok().and_then(|field| field.parse::<f32>().ok());
@@ -293,8 +341,7 @@ mod tests {
 
     fn layout(fields: usize) -> Layout {
         let value = (fields > 2).then_some(2);
-        let (ends, bounds) = ([0, 1], [u32::MAX; 2]);
-        Layout { fields, ends, value, base: 0, bounds, mirror: Mirror::No }
+        Layout { fields, value, ..Layout::pairs(0, [u32::MAX; 2]) }
     }
 
     fn entries(text: &str, layout: &Layout) -> std::result::Result<Vec<(u32, u32, f32)>, String> {
@@ -306,8 +353,9 @@ mod tests {
 
     #[test]
     fn separators_comments_and_line_ends_of_all_kinds() {
-        let text = "# c\n% c\n0 1\n\n 2,3\r\n4\t5 \n6 ; 7";
-        let expected = vec![(1, 0, 1.0), (3, 2, 1.0), (5, 4, 1.0), (7, 6, 1.0)];
+        let text = "# c\n% c\n0 1\n\n 2,3\r\n4\t5 \n6 ; 7\n8|9\n1.0 2e1";
+        let mut expected = vec![(1, 0, 1.0), (3, 2, 1.0), (5, 4, 1.0), (7, 6, 1.0)];
+        expected.extend([(9, 8, 1.0), (20, 1, 1.0)]);
         assert_eq!(entries(text, &layout(2)), Ok(expected));
         assert_eq!(entries("1 2 -0.5\n", &layout(3)), Ok(vec![(2, 1, -0.5)]));
     }

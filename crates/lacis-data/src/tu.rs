@@ -21,7 +21,7 @@ use crate::numbers::{Table, Written, read_table};
 use crate::parts::{
     SparseRows, Ways, file_in, folder_of, merged, names_in, numbered_classes, unpacked_name,
 };
-use crate::text::{Layout, Mirror, read_entries};
+use crate::text::{Layout, read_entries};
 
 /// One-hot features of so many numbers are as wide as the numbers reach, as in PyG; of more, there
 /// is a column for each that occurs.
@@ -55,8 +55,7 @@ pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
     let n = collection.starts().last().map_or(0, |&end| end as usize);
     let (a, indicator) = (files.path("A"), files.path("graph_indicator"));
     let bounds = [n as u32; 2];
-    let layout =
-        Layout { fields: 2, ends: [0, 1], value: None, base: 1, bounds, mirror: Mirror::No };
+    let layout = Layout::pairs(1, bounds);
     let coo = read_entries(&a, 0, &layout, job)?;
     let (graph, mut notes) = merged(coo, n, Ways::Stored, (&Source::file(&a, job), job.threads))?;
     let features = files.features(n, &mut notes)?;

@@ -28,6 +28,99 @@ fn set(sha256: Option<&'static str>, bytes: u64) -> Public {
     }
 }
 
+/// A set of one archive, large enough to be killed in the middle of.
+fn large() -> (Public, Vec<u8>) {
+    let lines: String = (0..20_000).map(|i| format!("{i}\t{}\n", i + 1)).collect();
+    let files: Vec<(String, &str)> =
+        (0..60).map(|at| (format!("more/{at}.log"), "nothing")).collect();
+    let mut members = vec![("edges.txt", &*lines)];
+    members.extend(files.iter().map(|(name, text)| (&**name, *text)));
+    let zip = crate::corpus::zip_of(&members);
+    let url = "http://unused/".to_owned();
+    let file = Remote { name: "large.zip", url, bytes: zip.len() as u64, sha256: None };
+    (Public { name: "large", files: vec![file], ..set(None, 0) }, zip)
+}
+
+/// A server that sends an archive slowly, from wherever it is asked to.
+fn serve_slowly(zip: Vec<u8>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut out, zip) = (stream.unwrap(), zip.clone());
+            std::thread::spawn(move || {
+                let lines = BufReader::new(out.try_clone().unwrap()).lines();
+                let lines = lines.map_while(|line| line.ok()).take_while(|line| !line.is_empty());
+                let range = lines.filter_map(|line| {
+                    let line = line.to_lowercase();
+                    line.strip_prefix("range: bytes=")?.split('-').next()?.parse::<usize>().ok()
+                });
+                let from = range.last();
+                let (start, end) = (from.unwrap_or(0).min(zip.len()), zip.len());
+                let status = if from.is_some() { "206 Partial Content" } else { "200 OK" };
+                let range = format!("Content-Range: bytes {start}-{}/{end}\r\n", end - 1);
+                let length = format!("Content-Length: {}\r\n", end - start);
+                send(&mut out, status, &format!("{range}{length}"), "");
+                for part in zip[start..].chunks(end / 20) {
+                    std::thread::sleep(Duration::from_millis(2));
+                    if out.write_all(part).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// The other side of the test that kills; a test of nothing when asked for alone.
+#[test]
+#[ignore = "run by the test that kills"]
+fn fetch_when_told() {
+    let Some(told) = std::env::var_os("LACIS_FETCH_WHEN_TOLD") else { return };
+    let told = told.into_string().unwrap();
+    let (address, folder) = told.split_once(' ').unwrap();
+    let options = Options { mirror: Some(address.to_owned()), ..Options::default() };
+    fetch(&large().0, Path::new(folder), &options, &Job::quiet(&Threads::one())).unwrap();
+}
+
+#[test]
+fn whoever_is_killed_leaves_no_set_or_all_of_it() {
+    let (set, zip) = large();
+    let address = serve_slowly(zip);
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("large");
+    let fetching = || {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["fetching::fetch_when_told", "--exact", "--include-ignored", "-q"]);
+        child.env("LACIS_FETCH_WHEN_TOLD", format!("{address} {}", dir.path().display()));
+        child.stdout(std::process::Stdio::null()).spawn().unwrap()
+    };
+    let whole = |path: &Path| {
+        let set = format::read(&path.join("edges.txt"), None, &Job::quiet(&Threads::one()));
+        assert_eq!(set.unwrap().graph().n_edges(), 20_000);
+        assert_eq!(left(&path.join("more")).len(), 60);
+    };
+    let (mut kills, mut draw) = (0, 7u64);
+    for _ in 0..40 {
+        let mut child = fetching();
+        draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        std::thread::sleep(Duration::from_millis(draw >> 58));
+        kills += u32::from(child.try_wait().unwrap().is_none());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if target.exists() {
+            whole(&target);
+            std::fs::remove_dir_all(&target).unwrap();
+        }
+    }
+    assert!(kills > 5, "{kills} kills");
+    assert!(fetching().wait().unwrap().success());
+    whole(&target);
+    assert_eq!(left(dir.path()), ["large"]);
+    assert_eq!(get(&set, &address, dir.path()).unwrap(), target);
+}
+
 /// What a server does with request number `n`: the path asked for and where it should begin.
 type Answer = fn(n: usize, path: &str, from: Option<usize>, out: &mut TcpStream);
 

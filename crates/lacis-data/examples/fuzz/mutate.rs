@@ -40,12 +40,12 @@ const WORDS: &[&[u8]] = &[
     b"../",
     b"%",
     b"#",
-    b"16777216",
+    b"1000000",
     b"1.5",
     b"(",
     b"\x85",
     b".",
-    b"# Nodes: 4000000",
+    b"# Nodes: 70000",
     b"source,target,weight\n",
     b"'|O'",
     b"'>i2'",
@@ -59,8 +59,8 @@ const WORDS: &[&[u8]] = &[
 
 /// Numbers that lie at the edge of something.
 const NUMBERS: &[&str] =
-    &["0", "1", "2", "-1", "255", "65536", "4194304", "2147483648", "4294967295", "1e30", "-0.5"];
-const WHOLE: &[u64] = &[0, 1, 2, 7, 127, 255, 65535, 1 << 22, 1 << 31, u32::MAX as u64, u64::MAX];
+    &["0", "1", "2", "-1", "255", "65536", "70000", "2147483648", "4294967295", "1e30", "-0.5"];
+const WHOLE: &[u64] = &[0, 1, 2, 7, 127, 255, 65535, 70_000, 1 << 31, u32::MAX as u64, u64::MAX];
 
 /// A few changes at random places; `other` lends what is copied over.
 pub fn mutate(bytes: &mut Vec<u8>, other: &[u8], draw: &mut Draw) {

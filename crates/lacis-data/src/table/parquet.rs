@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use lacis_core::{Dataset, Error, Result};
+use lacis_core::{Coo, Dataset, Error, Extent, Graph, Repeats, Result};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, FloatType, Int64Type};
 use parquet::errors::ParquetError;
@@ -17,11 +17,11 @@ use parquet::schema::parser::parse_message_type;
 
 use super::write::{Cells, Holds, Sheet};
 use super::{Column, Data, Table};
-use crate::Job;
 use crate::input::{check_count, open_file};
 use crate::npy::Source;
 use crate::own::{self, Tables};
-use crate::parts::{EdgeList, Ways};
+use crate::scipy::settle;
+use crate::{Job, note};
 
 /// How many values are decoded at a time.
 const BATCH: usize = 1 << 16;
@@ -216,25 +216,52 @@ pub(crate) fn read_graph(path: &Path, job: &Job<'_>) -> Result<Dataset> {
     let [sources, targets] = ends(&table).ok_or_else(|| {
         Error::file(path, "has no two columns; 'source' and 'target' would be right")
     })?;
-    let weight = table.find(crate::edges::WEIGHT_NAMES);
-    if let (Data::Numbers(sources), Data::Numbers(targets), None) =
-        (&sources.data, &targets.data, weight)
-    {
-        let node = |&x: &f64| ((0.0..4e9).contains(&x) && x.fract() == 0.0).then_some(x as u32);
-        let nodes = |xs: &[f64]| xs.iter().map(node).collect::<Option<Vec<u32>>>();
-        if let (Some(sources), Some(targets)) = (nodes(sources), nodes(targets)) {
-            let n = sources.iter().chain(&targets).max().map_or(0, |&largest| largest as usize + 1);
-            if check_count("nodes", n, sources.len()).is_ok() {
-                let edges = EdgeList { sources, targets };
-                let source = Source::file(path, job);
-                let (graph, notes) = edges.graph(n, Ways::Stored, &source, job.threads)?;
-                let origin = lacis_core::Origin { notes, ..Default::default() };
-                return Ok(Dataset::new(crate::stem(path), graph).with_origin(origin));
-            }
-        }
+    if let Some(set) = numbered(path, &table, [sources, targets], job)? {
+        return Ok(set);
     }
     drop(table);
     own::read(&Tables { edges: path.to_owned(), ..Tables::default() }, job)
+}
+
+/// The graph of a table whose ends are node numbers, as they stand; `None` where they are not.
+fn numbered(
+    path: &Path,
+    table: &Table,
+    ends: [&Column; 2],
+    job: &Job<'_>,
+) -> Result<Option<Dataset>> {
+    let node = |&x: &f64| ((0.0..4e9).contains(&x) && x.fract() == 0.0).then_some(x as u32);
+    let nodes = |column: &Column| match &column.data {
+        Data::Numbers(numbers) => numbers.iter().map(node).collect::<Option<Vec<u32>>>(),
+        Data::Text { .. } => None,
+    };
+    let weight = table.find(crate::edges::WEIGHT_NAMES);
+    let weights = |column: &Column| match &column.data {
+        Data::Numbers(numbers) => {
+            let weights = numbers.iter().map(|&x| Some(x as f32).filter(|x| x.is_finite()));
+            weights.collect::<Option<Vec<f32>>>()
+        }
+        Data::Text { .. } => None,
+    };
+    let weights = weight.map(weights);
+    let (Some(sources), Some(targets)) = (nodes(ends[0]), nodes(ends[1])) else { return Ok(None) };
+    let n = sources.iter().chain(&targets).max().map_or(0, |&largest| largest as usize + 1);
+    if check_count("nodes", n, sources.len()).is_err() || matches!(weights, Some(None)) {
+        return Ok(None);
+    }
+    let weights = weights.flatten();
+    let source = Source::file(path, job);
+    let coo = Coo::from_slices(&targets, &sources, weights.as_deref(), job.threads)?;
+    drop((sources, targets));
+    let repeats = if weights.is_some() { Repeats::Sum } else { Repeats::Merge };
+    let extent = Extent { n_rows: Some(n), n_cols: Some(n) };
+    let settled = settle(coo, extent, repeats, (&source, job.threads))?;
+    let note = match weights {
+        Some(_) => note::summed(settled.n_repeats),
+        None => note::merged(settled.n_repeats),
+    };
+    let origin = lacis_core::Origin { notes: note.into_iter().collect(), ..Default::default() };
+    Ok(Some(Dataset::new(crate::stem(path), Graph::new(settled.csr)).with_origin(origin)))
 }
 
 fn ends(table: &Table) -> Option<[&Column; 2]> {
