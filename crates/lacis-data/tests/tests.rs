@@ -3,6 +3,7 @@
 //! Real data are read where `LACIS_TEST_DATA` names their folder; what is skipped elsewhere is said.
 #![allow(clippy::unwrap_used)]
 
+mod bounded; // less memory than the file is long; writers that are killed
 mod catalogue; // every real set, with its published counts
 mod cora_like; // the built-in set: a GCN learns it as well as Cora
 mod corpus; // a sample of every format

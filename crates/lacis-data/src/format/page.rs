@@ -47,15 +47,20 @@ const LIMITS: &str = "
 
 | what | limit |
 | --- | --- |
-| packed text | 128 times its packed size, and 16 MiB |
-| archives | 128 times their size, and 64 MiB; 131,072 files; no links, no names that lead out |
-| archives of arrays (`.npz`), packed `.mat` elements | 400 times their size, and 64 or 32 MiB |
-| nodes, classes, columns | 64 for each entry that is there, and 4 (if declared 16) million |
+| packed text | 128 times its packed size, and 8 MiB |
+| packed lists of edges | 24 times with gzip, 64 with Zstandard, and 8 MiB |
+| archives | 128 times their size, and 16 MiB; 8,192 files; no links, no names that lead out |
+| archives of arrays (`.npz`), packed `.mat` elements | 400 times their size, and 64 or 16 MiB |
+| node numbers in an `.npz` | 32 for each packed byte, and 2 million |
+| Parquet | 64 values and 256 bytes of words for each byte, and 4 million values, 16 MiB |
+| nodes, classes, columns | 64 for each entry that is there, and 4 million |
+| nodes, where each has a line | 64 for each line, and 65,536 |
 | lines | 64 KiB in edge lists and MatrixMarket files, 16 MiB elsewhere |
+| comments before an edge list | 4 MiB |
 | pickles | plain data only: anything that asks for code is an error |
 
-Archives are unpacked into a private folder in the system's temporary folder (`TMPDIR`), which is
-removed at the end.
+What is refused costs less than a second and 100 MB, which tests measure. Archives are unpacked into
+a private folder in the system's temporary folder (`TMPDIR`), which is removed at the end.
 ";
 
 /// The page's text.
