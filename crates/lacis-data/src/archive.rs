@@ -11,8 +11,8 @@ use std::path::{Component, Path, PathBuf};
 
 use lacis_core::{Error, Place, Result};
 
-use crate::Job;
 use crate::input::{Input, MAX_RATIO, open_file};
+use crate::{Job, zipped};
 
 /// What any archive may unpack to, besides [`MAX_RATIO`] times its size.
 const FREE_BYTES: u64 = 16 << 20;
@@ -124,8 +124,8 @@ impl Unpacking<'_> {
 
     fn zip(&mut self) -> Result<()> {
         let source = self.source;
-        let damaged = |e: zip::result::ZipError| format!("the zip archive cannot be read: {e}");
-        let mut zip = crate::zipped::open(source)?.0.map_err(|e| self.problem(None, damaged(e)))?;
+        let damaged = |e: zip::result::ZipError| zipped::said(&e);
+        let mut zip = zipped::open(source)?.0.map_err(|e| self.problem(None, damaged(e)))?;
         self.check_members(zip.len())?;
         if zip.decompressed_size().is_some_and(|size| size > u128::from(self.left)) {
             return Err(self.too_large(None));

@@ -255,9 +255,13 @@ fn is_index(field: &&str) -> bool {
 }
 
 fn not_an_edge(path: &Path, line: u64, found: &str) -> Error {
+    let is_words = split(found).count() >= 2 && !split(found).any(|field| is_number(&field));
     let found: String = found.chars().take(60).collect();
     let problem = match found.is_empty() {
         true => "no edges; lines of 'source target [weight]' would be right".to_owned(),
+        false if is_words => format!(
+            "'{found}' is no edge of node numbers; `lacis data convert --edges FILE` takes words"
+        ),
         false => format!("'{found}' is no edge; 'source target [weight]' would be right"),
     };
     Error::file_at(path, Place::Line(line.max(1)), problem)

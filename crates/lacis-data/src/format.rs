@@ -259,7 +259,9 @@ const OTHERS: &[(&[u8], &str)] = &[
 fn unknown(candidate: &Candidate) -> Error {
     let head = &candidate.head[..];
     let other = OTHERS.iter().find(|(start, _)| head.starts_with(start));
-    let problem = if head.is_empty() {
+    let problem = if head.is_empty() && !candidate.is_plain {
+        "is damaged: it cannot be unpacked".to_owned()
+    } else if head.is_empty() {
         "is empty".to_owned()
     } else if let Some((_, problem)) = other {
         (*problem).to_owned()

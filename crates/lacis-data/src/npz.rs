@@ -248,7 +248,7 @@ fn open_archive(path: &Path) -> Result<Zip> {
 fn zip_error(path: &Path, place: Place, error: ZipError) -> Error {
     match error {
         ZipError::Io(error) if !is_damage(&error) => Error::io("read", path, error),
-        other => Error::file_at(path, place, format!("the zip archive cannot be read: {other}")),
+        other => Error::file_at(path, place, zipped::said(&other)),
     }
 }
 

@@ -30,6 +30,15 @@ pub(crate) fn open(path: &Path) -> Result<(std::result::Result<Zip, ZipError>, u
     Ok((zip, size))
 }
 
+/// What is said of an archive that cannot be read.
+pub(crate) fn said(error: &ZipError) -> String {
+    let mut text = error.to_string();
+    if text.contains("EOCD") {
+        text = "the list of its files, which comes last, is missing: is it cut short?".to_owned();
+    }
+    format!("the zip archive cannot be read: {text}")
+}
+
 /// A file of which only so much may be read.
 pub struct Metered {
     file: BufReader<File>,
