@@ -194,6 +194,9 @@ impl Unpacking<'_> {
             let problem = "has a name that leads out of the archive; nothing is unpacked";
             return Err(self.problem(Some(name), problem));
         }
+        if name.chars().any(char::is_control) {
+            return Err(self.problem(Some(name), "has a name that is no text"));
+        }
         let hidden = |part: Component<'_>| {
             let part = part.as_os_str().as_encoded_bytes();
             part.starts_with(b".") && part != b"." || part == b"__MACOSX"

@@ -155,6 +155,8 @@ fn names_that_lead_out_of_an_archive_are_refused() {
         assert!(refusal(&tar).contains("leads out of the archive"));
     }
     assert!(!Path::new("/tmp/evil.txt").exists());
+    let zip = put(dir.path(), "odd.zip", &zip_of(&[("a\n\0b.txt", "0 1\n")]));
+    assert!(refusal(&zip).contains("has a name that is no text"));
     for kind in [tar::EntryType::Symlink, tar::EntryType::Link, tar::EntryType::Fifo] {
         let mut builder = tar::Builder::new(Vec::new());
         let mut header = tar::Header::new_gnu();
