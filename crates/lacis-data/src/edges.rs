@@ -119,7 +119,7 @@ impl Heading {
                 return heading.with_fields(path, number, fields.len(), names);
             } else if names.is_none() && fields.len() >= 2 && !fields.iter().any(is_number) {
                 let mut fields = fields;
-                if line.starts_with([',', ';', '\t', '|']) {
+                if matches!(head[at], b',' | b';' | b'\t' | b'|') {
                     // A column without a name: the index that pandas writes first.
                     fields.insert(0, UNNAMED);
                 }

@@ -14,7 +14,7 @@ use crate::hostile::read_apart;
 
 /// Lines of edges with much beside them: the graph is a small part of the file.
 fn wide_lines(count: u32) -> String {
-    let beside = "some words that nobody reads,and more of them,and still more of these";
+    let beside = "some_words_that_nobody_reads,and_more_of_them,and_still_more_of_these";
     let lines = (0..count).map(|i| format!("{},{},{beside}\n", i % 5000, i % 4999));
     lines.collect()
 }
@@ -65,13 +65,16 @@ fn a_writer_that_is_killed_leaves_the_old_or_the_new() {
         let path = dir.path().join(name);
         format::write(&both[0], &path, None, Existing::Keep, &Job::quiet(&threads)).unwrap();
         let (mut draw, mut changed) = (name.len() as u64, false);
-        for _ in 0..12 {
+        // A busy machine may take a while to begin at all: the later, the longer it is left alone.
+        let mut turn = 0;
+        while turn < 12 || !changed && turn < 60 {
+            turn += 1;
             let mut child = Command::new(std::env::current_exe().unwrap());
             child.args(["bounded::write_until_killed", "--exact", "--include-ignored", "-q"]);
             child.env("LACIS_WRITE_UNTIL_KILLED", &path).stdout(Stdio::null());
             let mut child = child.spawn().unwrap();
             draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            std::thread::sleep(Duration::from_millis(5 + (draw >> 58)));
+            std::thread::sleep(Duration::from_millis(5 + (draw >> 58) + 4 * turn));
             child.kill().unwrap();
             child.wait().unwrap();
             let set = format::read(&path, None, &Job::quiet(&threads)).unwrap();
