@@ -261,12 +261,12 @@ impl Cursor<'_> {
         if !weighted {
             return Ok(1.0);
         }
-        let weights = inside.split(|&b| b == b',').filter_map(|pair| {
+        let mut weights = inside.split(|&b| b == b',').filter_map(|pair| {
             let at = memchr::memchr(b':', pair)?;
             let key = pair[..at].trim_ascii();
             matches!(key, b"'weight'" | b"\"weight\"").then(|| pair[at + 1..].trim_ascii())
         });
-        number_of(weights.last().ok_or("an edge without a weight, unlike the first")?)
+        number_of(weights.next_back().ok_or("an edge without a weight, unlike the first")?)
     }
 
     /// A number that is whole but written with a point or an exponent, as NumPy's `savetxt` does.

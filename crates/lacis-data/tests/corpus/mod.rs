@@ -154,7 +154,7 @@ pub fn variants(name: &str) -> Vec<Vec<u8>> {
         _ => &[],
     };
     let texts = texts.iter().map(|text| text.as_bytes().to_vec());
-    let listed = || [0, 1].map(|at| scipy_npz(at)).to_vec();
+    let listed = || [0, 1].map(scipy_npz).to_vec();
     texts.chain(if name == "scipy" { listed() } else { Vec::new() }).collect()
 }
 
