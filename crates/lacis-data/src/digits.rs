@@ -87,9 +87,9 @@ fn joined(digits: u64) -> u32 {
     (fours.wrapping_mul(10_000) + (fours >> 32)) as u32
 }
 
-/// The finite number that `bytes` begin with, if it is written in the commonest way: digits, perhaps
-/// a point and digits after it, a sign before; and how long it is. The same bits as the standard
-/// library's; `None` sends the caller there.
+/// The finite number that `bytes` begin with, if it is written in the commonest way: digits,
+/// perhaps a point and digits after it, a sign before; and how long it is. The same bits as the
+/// standard library's; `None` sends the caller there.
 #[inline(always)]
 pub(crate) fn leading_decimal(bytes: &[u8]) -> Option<(f32, usize)> {
     const TENS: [f64; 16] =

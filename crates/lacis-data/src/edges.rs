@@ -1,8 +1,9 @@
 //! Edge lists: one edge a line, `source target [weight]`, as text, CSV, TSV or a SNAP file.
 //!
 //! Blanks, tabs, commas, semicolons and bars separate; `#` and `%` begin a comment line; a first
-//! line of names is a header; `{'weight': 1.5}` may follow an edge, as networkx writes it. `# Nodes: N Edges: E`, as SNAP writes it, says how many nodes there are
-//! when the last ones have no edges. Nodes are numbered from 0; edges run from source to target.
+//! line of names is a header; `{'weight': 1.5}` may follow an edge, as networkx writes it.
+//! `# Nodes: N Edges: E`, as SNAP writes it, says how many nodes there are when the last ones have
+//! no edges. Nodes are numbered from 0; edges run from source to target.
 
 use std::io::Write;
 use std::path::Path;

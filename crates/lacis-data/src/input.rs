@@ -20,8 +20,8 @@ pub enum Packing {
 }
 
 impl Packing {
-    /// How many times its size a list of edges in this packing may unpack to: what differs from line
-    /// to line packs to a sixth with gzip, and to a fortieth where Zstandard meets a pattern.
+    /// How many times its size a list of edges in this packing may unpack to: what differs from
+    /// line to line packs to a sixth with gzip, to a fortieth where Zstandard meets a pattern.
     pub(crate) fn edges_ratio(self) -> u64 {
         match self {
             Packing::Plain => 1,
