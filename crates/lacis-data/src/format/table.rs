@@ -180,7 +180,7 @@ pub static FORMATS: &[Format] = &[
     },
     Format {
         name: "edges",
-        about: "edge list 'source target [weight]': text, CSV, TSV, SNAP, networkx; plain or packed",
+        about: "edge list 'source target [weight]': text, CSV, TSV, SNAP, networkx; also packed",
         holds: "weights",
         direction: STORED,
         recognises: |c| !c.is_folder && c.has_text_name() && edges::looks_like_edges(&c.head),
