@@ -9,6 +9,7 @@ use lacis::nn::{Config, MODELS};
 use lacis::params::Optimizer;
 use lacis::plan::op::{NormKind, Read};
 use lacis::plan::plan::Precision;
+use lacis::reference::Sgd;
 use lacis::train::{Job, Recipe, Trainer};
 use lacis::{Dataset, Dense, Features, Split, Threads, data::splits};
 
@@ -111,7 +112,8 @@ fn norms_residuals_and_graphs_learn_too() {
             let mut own = recipe("gin", 3, precision);
             (own.config.mlp_layers, own.config.readout) = (2, Some(read));
             own.config.norm = Some(NormKind::Batch);
-            own.optimizer = Optimizer::adam(0.005, 0.0);
+            // Adam's first steps go by signs alone, which rounding turns where slopes are near 0.
+            own.optimizer = Optimizer::Sgd(Sgd { rate: 0.002, momentum: 0.0, weight_decay: 0.0 });
             curve(&graphs, own, 2).0
         });
         assert_near(&wide, &narrow, &format!("{read:?} of graphs"));
