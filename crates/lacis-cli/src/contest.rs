@@ -29,8 +29,10 @@ use crate::progress::Stop;
 
 pub fn run(args: &TrainContest, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     let definition = Definition::read(&args.file)?;
-    let config = json!({ "args": args, "definition": definition });
-    out.start("bench train", &config)?;
+    out.start("bench train", args)?;
+    // A record names what was measured, not the folders of whoever did.
+    let file = args.file.file_name().unwrap_or_default().to_string_lossy();
+    let config = json!({ "file": file, "definition": definition });
     let desk = Desk::new(global, out, stop)?;
     let (mut ledger, mut lines) = (None, Vec::new());
     if let Some(path) = &args.output {

@@ -25,7 +25,7 @@ use crate::tune::profile_for;
 
 /// Seconds that the rounds of a problem may take.
 const PATIENCE_S: f64 = 2.0;
-const QUICK_PATIENCE_S: f64 = 0.3;
+const QUICK_PATIENCE_S: f64 = 0.2;
 /// What a machine that does not tell its memory is taken to have.
 const UNKNOWN_MEMORY: usize = 8 << 30;
 
@@ -64,8 +64,10 @@ pub fn run(asked: &Asked<'_>, global: &Global, out: &Out, stop: &Stop) -> Outcom
     if !asked.ops.is_empty() {
         bench::operations(asked.ops)?;
     }
-    let config = json!({ "suite": asked.which, "op": asked.ops, "args": args });
-    out.start("bench ops", &config)?;
+    out.start("bench ops", &json!({ "suite": asked.which, "op": asked.ops, "args": args }))?;
+    let Contest { peers, rounds, all_kernels, .. } = args;
+    let config = json!({ "suite": asked.which, "op": asked.ops, "peers": peers,
+                         "rounds": rounds, "all_kernels": all_kernels });
     let desk = Desk::new(global, out, stop)?;
     let (mut ledger, mut lines) = (None, Vec::new());
     if let Some(path) = &args.output {

@@ -135,11 +135,12 @@ fn tables_go_into_documents() {
 fn suites_are_checked_timed_and_gone_on_with() {
     let dir = tempfile::tempdir().unwrap();
     let record = dir.path().join("suite.jsonl");
-    let some = "transpose,sort,coalesce,gather,edge_softmax";
-    let args = ["bench", "ops", "--suite", "quick", "--op", some, "-o", text(&record)];
+    let some = "transpose,coalesce,gather";
+    let suite = ["bench", "ops", "--suite", "quick", "--op", some, "--rounds", "2"];
+    let args = [&suite[..], &["-o", text(&record)]].concat();
     let first = events_of(&args, dir.path());
     let timed = count(&first, "op");
-    assert!(timed >= 20 && count(&first, "left_out") == 0, "{timed}");
+    assert!(timed >= 15 && count(&first, "left_out") == 0, "{timed}");
     for op in some.split(',') {
         assert!(first.iter().any(|line| line["op"] == op), "{op}");
     }
