@@ -144,7 +144,7 @@ pub struct TrainContest {
 
 /// Records as tables.
 #[derive(Args, Clone, Serialize)]
-pub struct Table {
+pub struct Tabled {
     /// Records of `lacis bench train`
     #[arg(required = true, value_name = "RECORD")]
     pub records: Vec<PathBuf>,
@@ -201,7 +201,7 @@ pub enum BenchVerb {
     /// Print the table of a record of `bench train`, or put it into a document
     Table {
         #[command(flatten)]
-        args: Table,
+        args: Tabled,
     },
     /// Time one backward product with all pairs against some, choosing them included
     #[command(after_help = APPROX_HELP)]

@@ -7,7 +7,7 @@ use lacis::{Error, Result};
 use serde_json::{Value, json};
 
 use super::extra;
-use crate::args_bench::Table;
+use crate::args_bench::Tabled;
 use crate::ledger::read_whole;
 use crate::out::{Out, Outcome, bytes};
 use crate::ratios::{geometric_mean, rank_correlation};
@@ -133,7 +133,7 @@ impl Row<'_> {
 }
 
 /// `lacis bench table`: a record as Markdown, printed or put into a document.
-pub fn run(args: &Table, out: &Out) -> Outcome {
+pub fn run(args: &Tabled, out: &Out) -> Outcome {
     let mut lines = Vec::new();
     for path in &args.records {
         let read = read_whole(path)?;
