@@ -144,12 +144,16 @@ fn a_run_goes_on_from_a_checkpoint_to_the_same_bits() {
     let own = || recipe("gat", 6, Precision::Bf16);
     let whole = curve(&set, own(), 2).1;
     let half_way = with_trainer(&set, own(), 2, |mut trainer| {
-        (0..3).for_each(|_| drop(trainer.step(&mut Nobody).unwrap()));
+        for _ in 0..3 {
+            trainer.step(&mut Nobody).unwrap();
+        }
         trainer.checkpoint().unwrap()
     });
     with_trainer(&set, own(), 1, |mut trainer| {
         trainer.restore(half_way.clone()).unwrap();
-        (0..3).for_each(|_| drop(trainer.step(&mut Nobody).unwrap()));
+        for _ in 0..3 {
+            trainer.step(&mut Nobody).unwrap();
+        }
         assert_eq!(weights(&trainer), whole);
     });
     // Another precision is another plan.
@@ -166,7 +170,9 @@ fn rows_take_half_the_bytes_and_results_are_near() {
         let mut own = recipe("gcn", 5, precision);
         own.config.hidden = 64;
         with_trainer(&set, own, 2, |mut trainer| {
-            (0..5).for_each(|_| drop(trainer.step(&mut Nobody).unwrap()));
+            for _ in 0..5 {
+                trainer.step(&mut Nobody).unwrap();
+            }
             let (slots, predicted) = (trainer.slot_bytes(), trainer.needs().training.slots);
             assert!(slots <= predicted && predicted < slots + (1 << 20), "{slots}, {predicted}");
             (slots, trainer.logits(|z| z.data().to_vec()).unwrap())
