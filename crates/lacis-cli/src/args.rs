@@ -81,7 +81,7 @@ pub enum Verb {
     /// Measure this machine, so that kernels are chosen for it
     #[command(after_help = crate::args_bench::TUNE_HELP)]
     Tune(Tune),
-    /// Time operations, beside other libraries too
+    /// Time operations and trainings, beside other libraries too
     #[command(subcommand)]
     Bench(BenchVerb),
     /// Make a page of runs and of files of JSON lines
