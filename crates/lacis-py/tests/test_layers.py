@@ -3,6 +3,7 @@
 import copy
 import pickle
 import warnings
+from inspect import signature
 
 import pytest
 
@@ -17,6 +18,10 @@ from torch_geometric.nn import conv
 warnings.filterwarnings("ignore")
 N, K = 50, 12
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-11, torch.bfloat16: 6e-2}
+
+
+# torch_geometric before 2.6 has none.
+RESIDUAL = {"residual": True} if "residual" in signature(conv.GATConv.__init__).parameters else {}
 
 
 def mlp():
@@ -49,7 +54,7 @@ LAYERS = {
     "cheb none": lambda: conv.ChebConv(K, 7, K=2, normalization=None),
     "appnp": lambda: conv.APPNP(K=3, alpha=0.1),
     "gat": lambda: conv.GATConv(K, 5, heads=3),
-    "gat mean": lambda: conv.GATConv(K, 7, heads=2, concat=False, residual=True),
+    "gat mean": lambda: conv.GATConv(K, 7, heads=2, concat=False, **RESIDUAL),
     "gat no loops": lambda: conv.GATConv(K, 7, add_self_loops=False),
     "gatv2": lambda: conv.GATv2Conv(K, 5, heads=3),
     "gatv2 shared": lambda: conv.GATv2Conv(K, 5, heads=2, share_weights=True, concat=False),

@@ -89,16 +89,17 @@ def gat(self, x, edge_index, edge_attr=None, size=None, return_attention_weights
     single = isinstance(x, Tensor)
     source, target = pair_of(x)
     require(target is not None, "targets without features")
-    require(self.lin is not None or self.lin_src is not None, "no linear map")
+    lin = _one_map(self, single)
+    require(lin is not None or self.lin_src is not None, "no linear map")
     has_edges = edge_attr is not None and self.lin_edge is not None
     adjacency, attr = _graph(self, (source, target), edge_index,
                              edge_attr if has_edges else None, size, self.add_self_loops)
 
     def run():
-        res = None if self.res is None else self.res(target)
-        if self.lin is not None:
-            z = linear(self.lin, source)
-            own = None if single else linear(self.lin, target)
+        res = _residual(self, target)
+        if lin is not None:
+            z = linear(lin, source)
+            own = None if single else linear(lin, target)
         else:
             z, own = linear(self.lin_src, source), linear(self.lin_dst, target)
         bias = None if attr is None else _edge_scores(self, attr)
@@ -109,6 +110,19 @@ def gat(self, x, edge_index, edge_attr=None, size=None, return_attention_weights
         return _finish(self, out, res)
 
     return run
+
+
+def _one_map(self, single):
+    """The linear map of both ends, where they have one; torch_geometric before 2.6 calls it by two
+    names."""
+    if hasattr(self, "lin"):
+        return self.lin
+    return self.lin_src if single and self.lin_src is self.lin_dst else None
+
+
+def _residual(self, target):
+    res = getattr(self, "res", None)
+    return None if res is None else res(target)
 
 
 def _edge_scores(self, attr):
@@ -136,7 +150,7 @@ def gatv2(self, x, edge_index, edge_attr=None, return_attention_weights=None):
                              self.add_self_loops)
 
     def run():
-        res = None if self.res is None else self.res(target)
+        res = _residual(self, target)
         z = linear(self.lin_l, source)
         own = z if single and self.share_weights else linear(self.lin_r, target)
         features = None if attr is None else _edge_features(self, attr)
