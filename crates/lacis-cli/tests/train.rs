@@ -49,6 +49,19 @@ fn a_run_keeps_what_it_did_and_can_be_judged_and_used_again() {
 }
 
 #[test]
+fn a_run_in_bf16_is_judged_in_bf16_and_goes_on_in_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let out = ["--epochs", "20", "--out", text(&run), "--json"];
+    let lines = events(&[&["train", SMALL, "--precision", "bf16"][..], &out].concat());
+    let judged = events(&["eval", text(&run), "--json"]);
+    assert_eq!(last(&judged)["test"], last(&lines)["test"]);
+    let changed = lacis(&["train", "--resume", text(&run), "--precision", "f32"]);
+    assert_eq!(changed.code, Some(2));
+    assert!(changed.err.contains("--precision"), "{}", changed.err);
+}
+
+#[test]
 fn an_interrupted_run_goes_on_to_the_same_weights() {
     let dir = tempfile::tempdir().unwrap();
     let (whole, cut) = (dir.path().join("whole"), dir.path().join("cut"));
