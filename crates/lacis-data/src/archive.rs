@@ -16,7 +16,7 @@ use crate::{Job, zipped};
 
 /// What any archive may unpack to, besides [`MAX_RATIO`] times its size.
 const FREE_BYTES: u64 = 16 << 20;
-const MAX_MEMBERS: usize = 1 << 13;
+const MAX_MEMBERS: usize = 1 << 11;
 const MAX_NAME_PARTS: usize = 16;
 
 /// Whether (unpacked) bytes begin as a tar does.

@@ -49,7 +49,7 @@ const LIMITS: &str = "
 | --- | --- |
 | packed text | 128 times its packed size, and 8 MiB |
 | packed lists of edges | 24 times with gzip, 64 with Zstandard, and 8 MiB |
-| archives | 128 times their size, and 16 MiB; 8,192 files; no links, no names that lead out |
+| archives | 128 times their size, and 16 MiB; 2,048 files; no links, no names that lead out |
 | archives of arrays (`.npz`), packed `.mat` elements | 400 times their size, and 64 or 16 MiB |
 | node numbers in an `.npz` | 32 for each packed byte, and 2 million |
 | Parquet | 64 values and 256 bytes of words for each byte, and 4 million values, 16 MiB |
