@@ -14,7 +14,6 @@ _NN, _NT, _TN = 0, 1, 2
 # Types whose products are computed here; torch has instructions of its own for bfloat16.
 _OWN = (torch.float32, torch.float64)
 _LINEAR = {"torch_geometric.nn.dense.linear", "torch.nn.modules.linear"}
-_any_global_hook = getattr(_modules, "_has_any_global_hook", lambda: False)
 
 
 class Order(NamedTuple):
@@ -48,6 +47,11 @@ def fits(x, *linears):
     torch's own, without hooks or parametrizations, with plain weights that fit the features."""
     return x.dtype in _OWN and x.dim() == 2 and not torch.is_autocast_enabled("cpu") \
         and not _any_global_hook() and all(_is_free(linear, x) for linear in linears)
+
+
+def _any_global_hook():
+    return _modules._global_forward_hooks or _modules._global_forward_pre_hooks or \
+        _modules._global_backward_hooks or _modules._global_backward_pre_hooks
 
 
 def _is_free(linear, x):
