@@ -98,7 +98,8 @@ def key(row):
     return row["graph"], row["model"], tuple(row["widths"]), row["what"]
 
 
-def main():
+def arguments(rows_are):
+    """The command, the record's path and rows so far, seconds, and flags for the command."""
     lacis, record, *more = sys.argv[1:]
     seconds = math.inf
     if "--seconds" in more:
@@ -107,9 +108,14 @@ def main():
         del more[at : at + 2]
     try:
         with open(record) as file:
-            rows = json.load(file)["choices"]
+            rows = json.load(file)[rows_are]
     except FileNotFoundError:
         rows = []
+    return lacis, record, rows, seconds, more
+
+
+def main():
+    lacis, record, rows, seconds, more = arguments("choices")
     done, begun = {key(row) for row in rows}, time.time()
     for configuration in dict.fromkeys(configurations()):
         if configuration in done:

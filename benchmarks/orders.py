@@ -22,7 +22,7 @@ import subprocess
 import sys
 import time
 
-from oracle import GRAPHS
+from oracle import GRAPHS, arguments
 
 MODELS = ["gcn", "gat", "sage", "gin", "sgc"]
 WIDTHS = [(32, 1024), (1024, 32), (128, 128), (602, 256)]
@@ -102,17 +102,7 @@ def summary(rows):
 
 
 def main():
-    lacis, record, *more = sys.argv[1:]
-    seconds = math.inf
-    if "--seconds" in more:
-        at = more.index("--seconds")
-        seconds = float(more[at + 1])
-        del more[at : at + 2]
-    try:
-        with open(record) as file:
-            rows = json.load(file)["rows"]
-    except FileNotFoundError:
-        rows = []
+    lacis, record, rows, seconds, more = arguments("rows")
     done = {(r["graph"], r["model"], tuple(r["widths"]), r["what"]) for r in rows}
     begun = time.time()
     for configuration in configurations():

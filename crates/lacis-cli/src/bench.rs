@@ -2,6 +2,7 @@
 //! `--suite` goes through many problems in the same way (suite.rs).
 
 use std::path::Path;
+use std::time::Duration;
 
 use lacis::data::staged::{Existing, Staged};
 use lacis::kernels::Isa;
@@ -187,6 +188,13 @@ pub struct Bench<'a> {
     pub patience: Option<f64>,
 }
 
+/// Threads of peers look for work for a while before they sleep, on processors that the next
+/// contestant needs: those of libgomp, which torch comes with, for 10 to 17 ms. Ours sleep at once.
+const SETTLE: Duration = Duration::from_millis(20);
+/// A turn begins with runs that are not timed, for about so long: others had the caches meanwhile,
+/// and threads have to find a processor each.
+const WARM_S: f64 = 0.005;
+
 /// Who takes turns on a problem, and what to call them.
 struct Turn {
     who: Who,
@@ -342,10 +350,19 @@ impl<'a> Bench<'a> {
         }
     }
 
+    /// Seconds of a run, after some that are not counted where runs are short, and once the threads
+    /// of who came before are asleep.
     fn seconds(&mut self, turn: &Turn, problem: &mut dyn Problem) -> lacis::Result<f64> {
+        let unmeasured = ((WARM_S / turn.once.max(1e-6)) as usize).min(500);
         match turn.who {
-            Who::Ours(contestant) => contestant.seconds(problem, turn.together),
-            Who::Peer(peer) => self.peers.seconds(peer, turn.together),
+            Who::Ours(contestant) => {
+                if self.peers.len() > 0 {
+                    std::thread::sleep(SETTLE);
+                }
+                contestant.seconds(problem, unmeasured)?;
+                contestant.seconds(problem, turn.together)
+            }
+            Who::Peer(peer) => self.peers.seconds(peer, unmeasured, turn.together),
         }
     }
 

@@ -89,7 +89,7 @@ fn rustix_online(otherwise: usize) -> usize {
 /// # Errors
 /// As [`choose_threads`], and when the system refuses them.
 pub fn threads(flag: Option<u16>) -> Result<Threads> {
-    Threads::new(choose_threads(flag)?.count)
+    Threads::eager(choose_threads(flag)?.count)
 }
 
 /// What `lacis doctor` reports. What cannot be found out is absent.

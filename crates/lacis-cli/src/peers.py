@@ -531,6 +531,8 @@ def prepare(order):
 
 def run(order):
     function, repeats = STATE["slots"][order["slot"]], order["repeats"]
+    for _ in range(order["unmeasured"]):
+        function()
     begun = time.perf_counter()
     for _ in range(repeats):
         function()

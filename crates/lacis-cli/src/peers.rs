@@ -6,7 +6,7 @@
 //!                                             ←    {"versions":{"python":…,"torch":…}}
 //!  {"do":"prepare","engine":"torch","op":…}   →
 //!                                             ←    {"kernel":…,"seconds":…,"rows":[[…]]}
-//!  {"do":"run","repeats":3}                   →
+//!  {"do":"run","unmeasured":1,"repeats":3}    →
 //!                                             ←    {"seconds":…}          or {"error":…}
 //! ```
 //! The graph goes over as `.npy` files; dense operands are a function of their place that both
@@ -144,10 +144,12 @@ impl Peers {
         })
     }
 
-    /// Seconds of one run of a peer's last task, the mean of `repeats`.
-    pub fn seconds(&mut self, peer: usize, repeats: usize) -> Result<f64> {
+    /// Seconds of one run of a peer's last task, the mean of `repeats` after some `unmeasured`.
+    pub fn seconds(&mut self, peer: usize, unmeasured: usize, repeats: usize) -> Result<f64> {
         let (engine, process) = &self.engines[peer];
-        let order = json!({ "do": "run", "slot": peer, "repeats": repeats });
+        let order = json!({
+            "do": "run", "slot": peer, "unmeasured": unmeasured, "repeats": repeats,
+        });
         let answer = self.processes[*process].ask(&order);
         std::thread::sleep(SETTLE);
         let seconds = answer.and_then(|a| a["seconds"].as_f64().ok_or("no time".to_owned()));

@@ -4,17 +4,54 @@
 //! whole by one thread, and results come back in the items' order. So a result never depends on
 //! how many threads there were.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use rayon::ThreadPool;
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder, Yield};
 
 use crate::{Error, Result};
 
+/// How long a thread looks for more work before it sleeps, where it may. To wake one takes 20 to
+/// 100 µs, and on virtual machines several loops may pass before the system gives it a processor
+/// of its own: one that has slept for long does not count as free there.
+const LINGER: Duration = Duration::from_millis(1);
+
 /// The caller's own thread, or a pool of several.
 #[derive(Clone, Default)]
-pub struct Threads(Option<Arc<ThreadPool>>);
+pub struct Threads(Option<Arc<Pool>>);
+
+struct Pool {
+    threads: ThreadPool,
+    sleep: Sleep,
+}
+
+/// When a thread without work goes to sleep.
+#[derive(Clone, Copy, PartialEq)]
+enum Sleep {
+    AtOnce,
+    /// After [`LINGER`].
+    Later,
+}
+
+impl Pool {
+    fn new(
+        threads: ThreadPoolBuilder,
+        sleep: Sleep,
+    ) -> std::result::Result<Self, ThreadPoolBuildError> {
+        threads.build().map(|threads| Pool { threads, sleep })
+    }
+}
+
+fn builder(count: usize) -> ThreadPoolBuilder {
+    ThreadPoolBuilder::new().num_threads(count).thread_name(|i| format!("lacis-{i}"))
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get())
+}
 
 impl Threads {
     /// The caller's own thread only.
@@ -22,18 +59,34 @@ impl Threads {
         Threads(None)
     }
 
-    /// A pool of `count` threads that lives as long as this value and its clones.
+    /// A pool of `count` threads that lives as long as this value and its clones. The thread that
+    /// makes it is one of them: its loops begin at once, and those that are over before another
+    /// thread is awake wait for nobody. (Of several pools a thread is part of the first that it
+    /// made; others, and loops of other threads, are handed over.)
     ///
     /// # Errors
     /// When `count` is 0 or the system refuses the threads.
     pub fn new(count: usize) -> Result<Self> {
+        Threads::build(count, Sleep::AtOnce)
+    }
+
+    /// As [`Threads::new`], for programs that do little else: the threads stay awake for a
+    /// millisecond after a loop, where each may have a processor. Beside other pools that do the
+    /// same (OpenMP's, say) that would be in each other's way.
+    ///
+    /// # Errors
+    /// As [`Threads::new`].
+    pub fn eager(count: usize) -> Result<Self> {
+        let each_has_one = count <= processors();
+        Threads::build(count, if each_has_one { Sleep::Later } else { Sleep::AtOnce })
+    }
+
+    fn build(count: usize, sleep: Sleep) -> Result<Self> {
         match count {
             0 => Err(Error::argument("threads", "0 is too few; 1 or more would be right")),
             1 => Ok(Threads::one()),
-            _ => rayon::ThreadPoolBuilder::new()
-                .num_threads(count)
-                .thread_name(|i| format!("lacis-{i}"))
-                .build()
+            _ => Pool::new(builder(count).use_current_thread(), sleep)
+                .or_else(|_| Pool::new(builder(count), Sleep::AtOnce))
                 .map(|pool| Threads(Some(Arc::new(pool))))
                 .map_err(|e| Error::argument(format!("threads = {count}"), e.to_string())),
         }
@@ -41,20 +94,25 @@ impl Threads {
 
     /// A pool as large as this process may use: affinity and cgroup quota counted.
     pub fn available() -> Self {
-        let count = std::thread::available_parallelism().map_or(1, |n| n.get());
-        Threads::new(count).unwrap_or_default()
+        Threads::new(processors()).unwrap_or_default()
+    }
+
+    /// The same for one job: the caller's thread stays free to be part of another pool.
+    pub(crate) fn for_once() -> Self {
+        let pool = Pool::new(builder(processors()), Sleep::AtOnce);
+        pool.map_or_else(|_| Threads::one(), |pool| Threads(Some(Arc::new(pool))))
     }
 
     /// How many threads there are.
     pub fn count(&self) -> usize {
-        self.0.as_ref().map_or(1, |pool| pool.current_num_threads())
+        self.0.as_ref().map_or(1, |pool| pool.threads.current_num_threads())
     }
 
     /// `f`, on one of the pool's own threads: parallel loops in it begin without being handed over
     /// from thread to thread, which takes longer than many a loop.
     pub fn inside<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
         match &self.0 {
-            Some(pool) => pool.install(f),
+            Some(pool) => pool.threads.install(f),
             None => f(),
         }
     }
@@ -149,17 +207,51 @@ impl Threads {
 /// Runs it on as many threads of the pool as are free to take part: one that gets no time from the
 /// machine while the others finish the work is not waited for. Not generic: a program has hundreds
 /// of parallel loops, and this is compiled once for all of them.
-fn everywhere(pool: &ThreadPool, work: &(dyn Fn() + Sync)) {
-    fn spread(threads: usize, work: &(dyn Fn() + Sync)) {
+fn everywhere(pool: &Pool, work: &(dyn Fn() + Sync)) {
+    fn spread(pool: &Pool, threads: usize, work: &(dyn Fn() + Sync)) {
         match threads {
             0 | 1 => work(),
             _ => {
-                let half = threads / 2;
-                rayon::join(|| spread(threads - half, work), || spread(half, work));
+                let (here, half) = (rayon::current_thread_index(), threads / 2);
+                let there = || {
+                    spread(pool, half, work);
+                    if pool.sleep == Sleep::Later && rayon::current_thread_index() != here {
+                        linger_next();
+                    }
+                };
+                rayon::join(|| spread(pool, threads - half, work), there);
             }
         }
     }
-    pool.install(|| spread(pool.current_num_threads(), work));
+    pool.threads.install(|| spread(pool, pool.threads.current_num_threads(), work));
+}
+
+thread_local! {
+    /// Whether this thread looks for work in [`linger`], below all that it does now.
+    static LINGERS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has this thread of a pool look for work when it is done with what it does now.
+fn linger_next() {
+    if !LINGERS.get() {
+        rayon::spawn(linger);
+    }
+}
+
+/// Does what work there is until none has come for a while.
+fn linger() {
+    // The first thread is the caller's, who has other things to do.
+    if rayon::current_thread_index() == Some(0) || LINGERS.replace(true) {
+        return;
+    }
+    let mut last = Instant::now();
+    while last.elapsed() < LINGER {
+        match rayon::yield_now() {
+            Some(Yield::Executed) => last = Instant::now(),
+            _ => (0..32).for_each(|_| std::hint::spin_loop()),
+        }
+    }
+    LINGERS.set(false);
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

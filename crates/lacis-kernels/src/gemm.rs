@@ -6,14 +6,17 @@
 //! Two strategies: by rows, where the right factor is small and packed once (`gemm.rows`), and by
 //! blocks of the result, with the sum cut into pieces where the result is small (`gemm.blocks`).
 //! Both read the left factor where it lies and keep a tile of 6 rows and up to 4 vectors of sums in
-//! registers. Factors may be stored in bf16; they are widened on the way, and sums are `f32`.
+//! registers; by rows, results of up to 4 columns are sums along rows instead. Factors may be
+//! stored in bf16; they are widened on the way, and sums are `f32`.
 //!
 //! # Parallelism
 //! Blocks follow from the sizes alone; each is done whole by one thread.
 //! # Accuracy
-//! Terms are added in the order of `p`, in chunks that the sizes say.
+//! Terms are added in the order of `p`, in chunks that the sizes say; sums along rows have 64
+//! parts.
 
 mod blocks;
+mod dots;
 mod grouped;
 mod pack;
 mod rows;
@@ -170,7 +173,9 @@ impl Kernel {
             let problem = format!("does not compute {form:?}; gemm.blocks does");
             return Err(Error::argument(self.name, problem));
         }
+        let few = product.n <= dots::MOST && product.k >= dots::LEAST_TERMS;
         match (self.strategy, self.vectors) {
+            (Strategy::Rows, _) if few => dots::run(isa, &product, (y, finish), threads),
             (Strategy::Rows, _) => {
                 let packed = Packed::new(product.z, self.vectors, threads);
                 let parts = rows::parts(product.x.0, &packed, y, finish);

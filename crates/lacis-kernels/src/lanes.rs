@@ -69,7 +69,7 @@ pub(crate) fn dot<M: Arith, F: Real>(x: &[F], z: &[F]) -> F {
 
 /// Written out, so that the lanes stay in registers.
 #[inline(always)]
-fn halves<F: Real>(lanes: [F; LANES], join: impl Fn(F, F) -> F) -> F {
+pub(crate) fn halves<F: Real>(lanes: [F; LANES], join: impl Fn(F, F) -> F) -> F {
     let eight: [F; 8] = from_fn(|l| join(lanes[l], lanes[l + 8]));
     let four: [F; 4] = from_fn(|l| join(eight[l], eight[l + 4]));
     join(join(four[0], four[2]), join(four[1], four[3]))

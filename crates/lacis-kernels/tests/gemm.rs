@@ -59,6 +59,10 @@ fn all_widths() {
         for n in (1..=70).chain([95, 96, 97, 100, 127, 128, 129, 130]) {
             check::<f32, f32, f32>(form, (13, 9, n));
         }
+        // Few columns are sums along rows.
+        for (n, k) in (1..=5).flat_map(|n| [31, 32, 33, 64, 130, 200].map(|k| (n, k))) {
+            check::<f32, f32, f32>(form, (13, k, n));
+        }
         for size in 1..=20 {
             check::<f32, f32, f32>(form, (size, 7, 17));
             check::<f32, f32, f32>(form, (8, size, 33));
@@ -69,7 +73,7 @@ fn all_widths() {
 #[test]
 fn every_number_type() {
     for form in FORMS {
-        for size in [(7, 5, 3), (20, 130, 65)] {
+        for size in [(7, 5, 3), (20, 130, 65), (20, 130, 2)] {
             check::<f64, f64, f64>(form, size);
             check::<bf16, f32, bf16>(form, size);
             check::<bf16, bf16, f32>(form, size);

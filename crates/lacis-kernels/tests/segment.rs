@@ -127,6 +127,11 @@ fn reduces_of_singles() {
 }
 
 #[test]
+fn reduces_of_rows_wider_than_a_strip() {
+    reduces::<f32>(&[1030]);
+}
+
+#[test]
 fn reduces_of_doubles_and_halves() {
     reduces::<f64>(&[1, 18]);
     reduces::<bf16>(&[1, 18]);

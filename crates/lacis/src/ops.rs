@@ -25,7 +25,7 @@ use std::any::Any;
 
 use lacis_core::reference::{Axis, Reduce};
 use lacis_core::{Csr, DType, Dense, Element, Error, Result, Threads};
-use lacis_kernels::profile::{Choice, Point, Profile, table};
+use lacis_kernels::profile::{Choice, Point, Profile, Why, table};
 use lacis_kernels::{Isa, Stored};
 
 pub use sample::Sample;
@@ -198,6 +198,12 @@ pub trait Problem {
         true
     }
 
+    /// The kernel that callers of the operation get, where more decides than a profile's points
+    /// know: whether an index is in order, say.
+    fn suggested(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Computes the result with a kernel of the table, by its place.
     ///
     /// # Errors
@@ -250,7 +256,10 @@ impl Operation {
     /// it with; another that accepts the problem where that one does not.
     pub fn choose(&self, profile: &Profile, problem: &dyn Problem) -> (usize, Choice) {
         let names = self.kernels();
-        let mut choice = profile.choose(self.id, &problem.point());
+        let mut choice = match problem.suggested() {
+            Some(kernel) => Choice { kernel, isa: Isa::best(), why: Why::Analytic },
+            None => profile.choose(self.id, &problem.point()),
+        };
         let chosen = names.iter().position(|name| *name == choice.kernel);
         let chosen = chosen.filter(|&place| problem.accepts(place));
         let place = chosen.or_else(|| (0..names.len()).find(|&place| problem.accepts(place)));

@@ -91,7 +91,8 @@ const fn by_index(op: &'static str, like: Option<&'static str>) -> Table {
             let name = match point.k {
                 0..=1 => "groups.scalar",
                 2..=32 => "groups.v1",
-                _ => "groups.v4",
+                33..=255 => "groups.v4",
+                _ => "groups.strip",
             };
             named(segment::reduce::KERNELS.iter().map(|kernel| kernel.name), name)
         },

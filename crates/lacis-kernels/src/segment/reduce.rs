@@ -1,7 +1,8 @@
 //! Reduce: `y_s = reduce { x_i : index(i) = s }`; empty segments are 0, and 1 for a product.
 //!
 //! ```text
-//!  groups    for each segment, for each tile of columns: join its rows in registers
+//!  groups    for each segment, for each tile of columns: join its rows in registers; wide rows
+//!            in strips, in the cache
 //!  buckets   bring values together by blocks of segments; for each block: join them in the cache
 //!  partials  for each chunk of rows: join them to a result of its own; then join the results
 //!  direct    along columns, for each 8 rows: join each column where its index says, in the cache
@@ -12,8 +13,8 @@
 //! # Parallelism
 //! A thread does whole slices of segments, blocks or chunks, which follow from the sizes alone.
 //! # Accuracy
-//! `groups` joins the items at even and at odd places of a segment apart, then together;
-//! `partials` those of each chunk.
+//! `groups` joins the items at even and at odd places of a segment apart, then together, but for
+//! single numbers and strips; `partials` those of each chunk.
 //! # Memory
 //! `groups` sorts an index that has not been sorted; `buckets` copies index and values; `partials`
 //! has up to 16 results.
@@ -25,7 +26,7 @@ use lacis_core::{Error, Result, Threads};
 use super::argument;
 use super::columns::{self, TOGETHER};
 use super::narrow::{buckets, partials};
-use super::rows::{self, Part};
+use super::rows::{self, Part, STRIP};
 use super::segments::Segments;
 use super::turn::{Begin, TILE, along_columns};
 use crate::isa::Isa;
@@ -132,6 +133,7 @@ pub static KERNELS: &[Kernel] = &[
     Kernel { name: "segment.rows.groups.v4", way: Way::Groups(rows::Tile::Wide) },
     Kernel { name: "segment.rows.groups.v1", way: Way::Groups(rows::Tile::Vector) },
     Kernel { name: "segment.rows.groups.scalar", way: Way::Groups(rows::Tile::Scalar) },
+    Kernel { name: "segment.rows.groups.strip", way: Way::Groups(rows::Tile::Strip) },
     Kernel { name: "segment.rows.buckets", way: Way::Buckets },
     Kernel { name: "segment.rows.partials", way: Way::Partials },
     Kernel { name: "segment.cols.direct", way: Way::Direct },
@@ -155,6 +157,7 @@ pub fn choose<T: Stored>(args: &Args<'_, T>) -> &'static Kernel {
         (false, _) if few => by("partials"),
         (false, 1) if len >= 1 << 12 => by("buckets"),
         (_, 1) => by("scalar"),
+        _ if k >= STRIP / 4 => by("strip"),
         _ if wide => by("v4"),
         _ => by("v1"),
     };

@@ -145,14 +145,18 @@ impl<'a> Members<'a> {
 
     /// Consecutive segments with about `size` items and segments together.
     pub fn slices(&self, size: usize) -> Vec<Range<usize>> {
-        let mut slices = Vec::new();
-        let mut start = 0;
-        for s in 0..self.n() {
-            let items = self.ptr.at(s + 1) - self.ptr.at(start);
-            if items + s - start >= size || s + 1 == self.n() {
-                slices.push(start..s + 1);
-                start = s + 1;
+        let (mut slices, mut start) = (Vec::new(), 0);
+        while start < self.n() {
+            // Items and segments before a segment grow with it: the end is found by halves.
+            let begun = self.ptr.at(start) + start;
+            let is_short = |end: usize| self.ptr.at(end) + end - 1 < begun + size;
+            let (mut low, mut high) = (start + 1, self.n());
+            while low < high {
+                let middle = low.midpoint(high);
+                if is_short(middle) { low = middle + 1 } else { high = middle }
             }
+            slices.push(start..low);
+            start = low;
         }
         slices
     }

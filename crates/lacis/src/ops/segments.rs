@@ -200,6 +200,15 @@ impl<'a, T: Stored> Reduction<'a, T> {
     }
 }
 
+/// Elements that a thread copies at a time.
+const COPIED: usize = 1 << 16;
+
+/// Copies numbers on all threads.
+fn copied<T: Stored>(from: &[T], to: &mut [T], threads: &Threads) {
+    let pieces = from.chunks(COPIED).zip(to.chunks_mut(COPIED)).collect();
+    threads.for_each(pieces, |(from, to): (&[T], &mut [T])| to.copy_from_slice(from));
+}
+
 /// A smaller problem with the same result in some rows.
 struct Part<'r> {
     rows: &'r [usize],
@@ -225,10 +234,14 @@ impl<T: Stored> Problem for Reduction<'_, T> {
         self.args().is_ok_and(|args| reduce::KERNELS[kernel].accepts(&args))
     }
 
+    fn suggested(&self) -> Option<&'static str> {
+        Some(reduce::choose(&self.args().ok()?).name)
+    }
+
     fn run(&mut self, kernel: usize, isa: Isa) -> Result<()> {
         let mut y = std::mem::replace(&mut self.y, Dense::zeros(0, 0));
         if let Some(begin) = &self.begin {
-            y.data_mut().copy_from_slice(begin.data());
+            copied(begin.data(), y.data_mut(), self.threads);
         }
         let args = self.args();
         let done =
