@@ -193,7 +193,7 @@ pub struct Bench<'a> {
 const SETTLE: Duration = Duration::from_millis(20);
 /// A turn begins with runs that are not timed, for about so long: others had the caches meanwhile,
 /// and threads have to find a processor each.
-const WARM_S: f64 = 0.005;
+const WARM_S: f64 = 0.012;
 
 /// Who takes turns on a problem, and what to call them.
 struct Turn {

@@ -10,8 +10,11 @@ use crate::isa::Isa;
 const NEIGHBOURS: usize = 6;
 /// What a factor of e in each coordinate counts for: the width decides most.
 const SCALES: [f64; 4] = [1.0, 1.0, 0.5, 0.4];
-/// How much cheaper than the analytic choice another must be: what short measurements are off by.
+/// How much cheaper than the analytic choice another must be: what short measurements are off by,
+/// and more for each factor of e between the nearest one and the problem. What wins in the cache
+/// does not win beyond it.
 const BETTER: f64 = 1.05;
+const FARTHER: f64 = 0.25;
 
 /// The kernel with the least expected cost, or the default where that is about as cheap; `None`
 /// where nothing was measured, or nothing that this machine and table still have.
@@ -21,7 +24,8 @@ pub(super) fn cheapest(
     (table, default): (&Table, &str),
 ) -> Option<Choice> {
     let near = neighbours(samples, point);
-    let (_, nearest) = near.first()?;
+    let (weight, nearest) = near.first()?;
+    let better = BETTER + FARTHER * weight.recip().sqrt();
     let mut costs: Vec<(f64, Choice)> = Vec::new();
     for name in nearest.ns.keys() {
         let Some((kernel, isa)) = known(name, table) else { continue };
@@ -32,7 +36,7 @@ pub(super) fn cheapest(
     // Names are in order, and the sort keeps it: ties go to the first.
     costs.sort_by(|a, b| a.0.total_cmp(&b.0));
     let least = costs.first()?.0;
-    let close = costs.iter().position(|(ns, of)| of.kernel == default && *ns <= BETTER * least);
+    let close = costs.iter().position(|(ns, of)| of.kernel == default && *ns <= better * least);
     let (ns, mut choice) = costs.remove(close.unwrap_or(0));
     let next = costs.iter().find(|(_, other)| other.kernel != choice.kernel);
     let margin = next.map_or(1.0, |(next, _)| next / ns);

@@ -8,6 +8,7 @@ use super::terms::{Join, Max, Min, Mul, Ones, Scaled, Sum, Values, Weights};
 use super::{Ahead, Args};
 use crate::finish::{Ending, LANES, end};
 use crate::isa::{Arith, Isa, per_isa};
+use crate::lanes::halves;
 use crate::matrix::MatMut;
 use crate::mem::{L1, L2, fetch_lines};
 use crate::real::{Real, Stored};
@@ -115,7 +116,10 @@ fn rows_of<M: Arith, T: Stored, W: Weights, J: Join, const V: usize, const WHOLE
             _ => from.args.a.row(i),
         };
         let count = entries.len();
-        let sums = from.sums::<M, W, J, V, WHOLE>(entries);
+        let sums = match from.wide {
+            1 if !WHOLE => [from.single::<M, W, J>(entries); V],
+            _ => from.sums::<M, W, J, V, WHOLE>(entries),
+        };
         to.write::<V, WHOLE>(i, count, &sums);
     }
 }
@@ -174,6 +178,30 @@ impl<T: Stored> Tile<'_, T> {
             *a = if J::FORGETS && met[at].is_nan() { met[at] } else { joined };
         }
         even
+    }
+
+    /// The same where there is one column: entries lie side by side, each lane joins its own.
+    #[inline(always)]
+    fn single<M: Arith, W: Weights, J: Join>(&self, entries: Range<usize>) -> [T::Sum; LANES] {
+        let (args, start) = (self.args, entries.start);
+        let mut lanes = [J::neutral::<T::Sum>(); LANES];
+        let (chunks, rest) = args.a.cols[entries].as_chunks::<LANES>();
+        let mut join = |lane: usize, e: usize, j: usize| {
+            let x = self.x[j * self.stride].wide();
+            lanes[lane] = J::weighted::<M, T::Sum>(lanes[lane], W::at(args, e, j), x);
+        };
+        for (at, chunk) in chunks.iter().enumerate() {
+            for (lane, j) in chunk.iter().enumerate() {
+                join(lane, start + at * LANES + lane, *j as usize);
+            }
+        }
+        let done = start + chunks.len() * LANES;
+        for (lane, j) in rest.iter().enumerate() {
+            join(lane, done + lane, *j as usize);
+        }
+        let none = chunks.is_empty() && rest.is_empty();
+        let all = halves(lanes, J::together);
+        [if none { J::of_nothing() } else { all }; LANES]
     }
 
     /// The tile's columns of row `j` of `x`.

@@ -1,5 +1,7 @@
 //! Which problems are measured.
 
+use std::collections::BTreeMap;
+
 use lacis_kernels::profile::table;
 
 use super::{Detail, Effort};
@@ -15,11 +17,11 @@ pub(super) struct Case {
     pub n: usize,
 }
 
-/// Graphs by detail: in a core's cache, in the last one, in neither; sparse, dense, without hubs.
+/// Graphs by detail: in the last cache, beyond it, in a core's; sparse, dense, without hubs.
 const GRAPHS: &[(Detail, &str)] = &[
-    (Detail::Glimpse, "rmat:n=2k,e=16k,seed=1"),
     (Detail::Quick, "rmat:n=20k,e=160k,seed=2"),
     (Detail::Quick, "rmat:n=120k,e=500k,seed=3"),
+    (Detail::Glimpse, "rmat:n=2k,e=16k,seed=1"),
     (Detail::Quick, "rmat:n=4k,e=300k,seed=4"),
     (Detail::Full, "rmat:n=300k,e=4M,seed=5"),
     (Detail::Full, "grid:rows=400,cols=400"),
@@ -39,6 +41,9 @@ const WIDTHS: &[(Detail, usize)] = &[
     (Detail::Full, 602),
 ];
 
+/// What models spend their time on is measured on so many problems for one of any other.
+const SHARES: &[(&str, usize)] = &[("spmm", 4), ("matmul", 3), ("attention", 2)];
+
 /// Bytes that a kernel may gather in one run, by detail.
 fn most_bytes(detail: Detail) -> usize {
     match detail {
@@ -48,8 +53,26 @@ fn most_bytes(detail: Detail) -> usize {
     }
 }
 
-/// All cases, the most telling first: every operation's most used form on all graphs, then others.
+/// All cases, the most telling first, because time may end: of every operation the most used form,
+/// widths and graphs mixed, and more of those that matter more.
 pub(super) fn cases(effort: &Effort) -> Vec<Case> {
+    let mut ranked: Vec<(usize, Case)> = Vec::new();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut all = unordered(effort);
+    // Small widths on large graphs as early as large widths on small ones.
+    all.sort_by_key(|(form, place, _)| (*form, *place));
+    for (_, _, case) in all {
+        let share = SHARES.iter().find(|(op, _)| *op == case.op.id).map_or(1, |(_, share)| *share);
+        let count = counts.entry(case.op.id).or_default();
+        *count += 1;
+        ranked.push((12 * *count / share, case));
+    }
+    ranked.sort_by_key(|(rank, _)| *rank);
+    ranked.into_iter().map(|(_, case)| case).collect()
+}
+
+/// All cases with the numbers of their forms, and how far down the lists of widths and graphs.
+fn unordered(effort: &Effort) -> Vec<(usize, usize, Case)> {
     let own = |op: &Operation| table(op.id).is_some_and(|table| table.like.is_none());
     let wanted = |op: &&Operation| match &effort.only {
         Some(only) => only.contains(&op.id),
@@ -59,21 +82,23 @@ pub(super) fn cases(effort: &Effort) -> Vec<Case> {
     let forms = if effort.detail == Detail::Glimpse { forms.min(1) } else { forms };
     let mut all = Vec::new();
     for form in 0..forms {
-        for (_, k) in WIDTHS.iter().filter(|(detail, _)| *detail <= effort.detail) {
+        let widths = WIDTHS.iter().filter(|(detail, _)| *detail <= effort.detail);
+        for (down, (_, k)) in widths.enumerate() {
             // Forms that are rare get fewer widths: every other.
             if form > 0 && effort.detail == Detail::Quick && ![32, 128].contains(k) {
                 continue;
             }
-            for (_, graph) in GRAPHS.iter().filter(|(detail, _)| *detail <= effort.detail) {
+            let graphs = GRAPHS.iter().filter(|(detail, _)| *detail <= effort.detail);
+            for (place, (_, graph)) in graphs.enumerate() {
                 // What has no columns is measured at the first width alone.
                 let counts = |op: &&Operation| op.wide || *k == WIDTHS[0].1;
                 for op in OPERATIONS.iter().filter(wanted).filter(counts) {
-                    let Some(form) = op.forms.get(form) else { continue };
+                    let Some(own) = op.forms.get(form) else { continue };
                     let outer = if op.outer.is_empty() { &[0] } else { op.outer };
                     for &n in outer {
-                        let case = Case { op, graph, form: *form, k: *k, n };
+                        let case = Case { op, graph, form: *own, k: *k, n };
                         if case.bytes() <= most_bytes(effort.detail) {
-                            all.push(case);
+                            all.push((form, down + place, case));
                         }
                     }
                 }
@@ -104,6 +129,18 @@ fn entries_of(graph: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_cases_say_most_of_what_matters() {
+        let quick = cases(&Effort { seconds: 1.0, detail: Detail::Quick, only: None });
+        let first = || quick[..32].iter();
+        let of = |op: &str| first().filter(|case| case.op.id == op).count();
+        assert!(of("spmm") > of("matmul") && of("matmul") > of("segment_sum"));
+        // Wide rows of a graph that no cache holds are among them.
+        assert!(
+            first().any(|case| case.op.id == "spmm" && case.k >= 64 && case.graph.contains("120k"))
+        );
+    }
 
     #[test]
     fn more_detail_is_more_cases() {
