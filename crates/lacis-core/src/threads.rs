@@ -7,10 +7,10 @@
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder, Yield};
+use rayon::{ThreadPool, ThreadPoolBuilder, Yield};
 
 use crate::{Error, Result};
 
@@ -24,8 +24,12 @@ const LINGER: Duration = Duration::from_millis(1);
 pub struct Threads(Option<Arc<Pool>>);
 
 struct Pool {
-    threads: ThreadPool,
+    count: usize,
+    /// Has the thread that made it as its first.
+    own: Option<ThreadPool>,
     sleep: Sleep,
+    /// Serves all other threads, from the first of them on.
+    others: OnceLock<Option<ThreadPool>>,
 }
 
 /// When a thread without work goes to sleep.
@@ -37,11 +41,13 @@ enum Sleep {
 }
 
 impl Pool {
-    fn new(
-        threads: ThreadPoolBuilder,
-        sleep: Sleep,
-    ) -> std::result::Result<Self, ThreadPoolBuildError> {
-        threads.build().map(|threads| Pool { threads, sleep })
+    /// The threads that serve the caller, and when they sleep; `None` where the system has none.
+    fn here(&self) -> Option<(&ThreadPool, Sleep)> {
+        if let Some(own) = self.own.as_ref().filter(|own| own.current_thread_index().is_some()) {
+            return Some((own, self.sleep));
+        }
+        let others = self.others.get_or_init(|| builder(self.count).build().ok());
+        others.as_ref().map(|others| (others, Sleep::AtOnce))
     }
 }
 
@@ -61,8 +67,8 @@ impl Threads {
 
     /// A pool of `count` threads that lives as long as this value and its clones. The thread that
     /// makes it is one of them: its loops begin at once, and those that are over before another
-    /// thread is awake wait for nobody. (Of several pools a thread is part of the first that it
-    /// made; others, and loops of other threads, are handed over.)
+    /// thread is awake wait for nobody. Loops of other threads are handed over, to `count` more
+    /// that are made when first needed. (Of several pools a thread is part of the first it made.)
     ///
     /// # Errors
     /// When `count` is 0 or the system refuses the threads.
@@ -85,11 +91,23 @@ impl Threads {
         match count {
             0 => Err(Error::argument("threads", "0 is too few; 1 or more would be right")),
             1 => Ok(Threads::one()),
-            _ => Pool::new(builder(count).use_current_thread(), sleep)
-                .or_else(|_| Pool::new(builder(count), Sleep::AtOnce))
-                .map(|pool| Threads(Some(Arc::new(pool))))
-                .map_err(|e| Error::argument(format!("threads = {count}"), e.to_string())),
+            _ => match builder(count).use_current_thread().build() {
+                Ok(own) => Ok(Threads::of(count, Some(own), sleep, OnceLock::new())),
+                Err(_) => builder(count)
+                    .build()
+                    .map(|others| Threads::of(count, None, sleep, Some(others).into()))
+                    .map_err(|e| Error::argument(format!("threads = {count}"), e.to_string())),
+            },
         }
+    }
+
+    fn of(
+        count: usize,
+        own: Option<ThreadPool>,
+        sleep: Sleep,
+        others: OnceLock<Option<ThreadPool>>,
+    ) -> Self {
+        Threads(Some(Arc::new(Pool { count, own, sleep, others })))
     }
 
     /// A pool as large as this process may use: affinity and cgroup quota counted.
@@ -99,20 +117,22 @@ impl Threads {
 
     /// The same for one job: the caller's thread stays free to be part of another pool.
     pub(crate) fn for_once() -> Self {
-        let pool = Pool::new(builder(processors()), Sleep::AtOnce);
-        pool.map_or_else(|_| Threads::one(), |pool| Threads(Some(Arc::new(pool))))
+        match processors() {
+            1 => Threads::one(),
+            count => Threads::of(count, None, Sleep::AtOnce, OnceLock::new()),
+        }
     }
 
     /// How many threads there are.
     pub fn count(&self) -> usize {
-        self.0.as_ref().map_or(1, |pool| pool.threads.current_num_threads())
+        self.0.as_ref().map_or(1, |pool| pool.count)
     }
 
     /// `f`, on one of the pool's own threads: parallel loops in it begin without being handed over
     /// from thread to thread, which takes longer than many a loop.
     pub fn inside<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
-        match &self.0 {
-            Some(pool) => pool.threads.install(f),
+        match self.0.as_ref().and_then(|pool| pool.here()) {
+            Some((threads, _)) => threads.install(f),
             None => f(),
         }
     }
@@ -208,22 +228,25 @@ impl Threads {
 /// machine while the others finish the work is not waited for. Not generic: a program has hundreds
 /// of parallel loops, and this is compiled once for all of them.
 fn everywhere(pool: &Pool, work: &(dyn Fn() + Sync)) {
-    fn spread(pool: &Pool, threads: usize, work: &(dyn Fn() + Sync)) {
+    fn spread(threads: usize, sleep: Sleep, work: &(dyn Fn() + Sync)) {
         match threads {
             0 | 1 => work(),
             _ => {
                 let (here, half) = (rayon::current_thread_index(), threads / 2);
                 let there = || {
-                    spread(pool, half, work);
-                    if pool.sleep == Sleep::Later && rayon::current_thread_index() != here {
+                    spread(half, sleep, work);
+                    if sleep == Sleep::Later && rayon::current_thread_index() != here {
                         linger_next();
                     }
                 };
-                rayon::join(|| spread(pool, threads - half, work), there);
+                rayon::join(|| spread(threads - half, sleep, work), there);
             }
         }
     }
-    pool.threads.install(|| spread(pool, pool.threads.current_num_threads(), work));
+    match pool.here() {
+        Some((threads, sleep)) => threads.install(|| spread(pool.count, sleep, work)),
+        None => work(),
+    }
 }
 
 thread_local! {
@@ -298,6 +321,31 @@ mod tests {
             assert_eq!(threads.map((0..1000).collect(), |i: u32| i * i), expected);
         }
         assert!(Threads::new(0).is_err());
+    }
+
+    #[test]
+    fn loops_of_other_threads_and_loops_in_loops_are_done_too() {
+        let sum = |threads: &Threads, n: u32| threads.map((0..n).collect(), |i: u32| i).len();
+        let first = Threads::eager(2).unwrap();
+        let second = Threads::new(3).unwrap();
+        for threads in [&first, &second, &Threads::for_once()] {
+            let inner = threads.map(vec![10, 20, 30, 40], |n: u32| sum(threads, n));
+            assert_eq!(inner, [10, 20, 30, 40]);
+            let elsewhere = std::thread::scope(|scope| {
+                let more: Vec<_> = (0..3).map(|_| scope.spawn(|| sum(threads, 100))).collect();
+                more.into_iter().map(|one| one.join().unwrap()).collect::<Vec<_>>()
+            });
+            assert_eq!(elsewhere, [100; 3]);
+            assert_eq!(threads.inside(|| sum(threads, 7)), 7);
+        }
+    }
+
+    #[test]
+    fn a_pool_outlives_the_loops_of_its_threads() {
+        for round in 0..20 {
+            let threads = Threads::eager(2).unwrap();
+            assert_eq!(threads.map((0..50).collect(), |i: u32| i + round).len(), 50);
+        }
     }
 
     #[test]
