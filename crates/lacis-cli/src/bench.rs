@@ -186,11 +186,14 @@ pub struct Bench<'a> {
     said: Vec<String>,
     /// Seconds that all rounds of a problem may take, from the third on.
     pub patience: Option<f64>,
+    /// How long the threads of who came last may be awake.
+    settles: Duration,
 }
 
-/// Threads of peers look for work for a while before they sleep, on processors that the next
-/// contestant needs: those of libgomp, which torch comes with, for 10 to 17 ms. Ours sleep at once.
-const SETTLE: Duration = Duration::from_millis(20);
+/// Threads look for work for a while before they sleep, on processors that the next contestant
+/// needs: those of peers (libgomp's, which torch comes with, for 10 to 17 ms), and ours for 1 ms.
+const PEERS_SETTLE: Duration = Duration::from_millis(20);
+const OURS_SETTLE: Duration = Duration::from_millis(3);
 /// A turn begins with runs that are not timed, for about so long: others had the caches meanwhile,
 /// and threads have to find a processor each.
 const WARM_S: f64 = 0.012;
@@ -219,7 +222,8 @@ impl<'a> Bench<'a> {
         peers: Peers,
     ) -> Self {
         let (lines, said) = (Vec::new(), Vec::new());
-        Bench { desk, stop, graph, args, task, peers, lines, said, patience: None }
+        let settles = PEERS_SETTLE;
+        Bench { desk, stop, graph, args, task, peers, lines, said, patience: None, settles }
     }
 
     /// What the next problems are about.
@@ -353,12 +357,16 @@ impl<'a> Bench<'a> {
     /// Seconds of a run, after some that are not counted where runs are short, and once the threads
     /// of who came before are asleep.
     fn seconds(&mut self, turn: &Turn, problem: &mut dyn Problem) -> lacis::Result<f64> {
+        if self.peers.len() > 0 {
+            std::thread::sleep(self.settles);
+        }
+        self.settles = match turn.who {
+            Who::Ours(_) => OURS_SETTLE,
+            Who::Peer(_) => PEERS_SETTLE,
+        };
         let unmeasured = ((WARM_S / turn.once.max(1e-6)) as usize).min(500);
         match turn.who {
             Who::Ours(contestant) => {
-                if self.peers.len() > 0 {
-                    std::thread::sleep(SETTLE);
-                }
                 contestant.seconds(problem, unmeasured)?;
                 contestant.seconds(problem, turn.together)
             }

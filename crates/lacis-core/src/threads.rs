@@ -65,39 +65,37 @@ impl Threads {
         Threads(None)
     }
 
-    /// A pool of `count` threads that lives as long as this value and its clones. The thread that
-    /// makes it is one of them: its loops begin at once, and those that are over before another
-    /// thread is awake wait for nobody. Loops of other threads are handed over, to `count` more
-    /// that are made when first needed. (Of several pools a thread is part of the first it made.)
+    /// A pool of `count` threads that lives as long as this value and its clones.
     ///
     /// # Errors
     /// When `count` is 0 or the system refuses the threads.
     pub fn new(count: usize) -> Result<Self> {
-        Threads::build(count, Sleep::AtOnce)
+        match count {
+            0 => Err(Error::argument("threads", "0 is too few; 1 or more would be right")),
+            1 => Ok(Threads::one()),
+            _ => builder(count)
+                .build()
+                .map(|others| Threads::of(count, None, Sleep::AtOnce, Some(others).into()))
+                .map_err(|e| Error::argument(format!("threads = {count}"), e.to_string())),
+        }
     }
 
-    /// As [`Threads::new`], for programs that do little else: the threads stay awake for a
-    /// millisecond after a loop, where each may have a processor. Beside other pools that do the
-    /// same (OpenMP's, say) that would be in each other's way.
+    /// The same for programs that do little else. The thread that makes it is one of the `count`,
+    /// for good (also for other users of rayon): its loops begin at once, and those that are over
+    /// before another thread is awake wait for nobody. The others stay awake for a millisecond
+    /// after a loop, where each may have a processor; beside pools that do the same (OpenMP's, say)
+    /// that would be in each other's way. Loops of other threads are handed over, to `count` more
+    /// that are made when first needed. A thread that is part of a pool already gets what
+    /// [`Threads::new`] makes.
     ///
     /// # Errors
     /// As [`Threads::new`].
     pub fn eager(count: usize) -> Result<Self> {
-        let each_has_one = count <= processors();
-        Threads::build(count, if each_has_one { Sleep::Later } else { Sleep::AtOnce })
-    }
-
-    fn build(count: usize, sleep: Sleep) -> Result<Self> {
-        match count {
-            0 => Err(Error::argument("threads", "0 is too few; 1 or more would be right")),
-            1 => Ok(Threads::one()),
-            _ => match builder(count).use_current_thread().build() {
-                Ok(own) => Ok(Threads::of(count, Some(own), sleep, OnceLock::new())),
-                Err(_) => builder(count)
-                    .build()
-                    .map(|others| Threads::of(count, None, sleep, Some(others).into()))
-                    .map_err(|e| Error::argument(format!("threads = {count}"), e.to_string())),
-            },
+        let sleep = if count <= processors() { Sleep::Later } else { Sleep::AtOnce };
+        let own = (count > 1).then(|| builder(count).use_current_thread().build());
+        match own {
+            Some(Ok(own)) => Ok(Threads::of(count, Some(own), sleep, OnceLock::new())),
+            _ => Threads::new(count),
         }
     }
 
@@ -239,6 +237,7 @@ fn everywhere(pool: &Pool, work: &(dyn Fn() + Sync)) {
                         linger_next();
                     }
                 };
+                let _waits = Waits::begin();
                 rayon::join(|| spread(threads - half, sleep, work), there);
             }
         }
@@ -252,21 +251,45 @@ fn everywhere(pool: &Pool, work: &(dyn Fn() + Sync)) {
 thread_local! {
     /// Whether this thread looks for work in [`linger`], below all that it does now.
     static LINGERS: Cell<bool> = const { Cell::new(false) };
+    /// How many loops this thread may wait in for others: who waits must not linger.
+    static WAITING: Cell<usize> = const { Cell::new(0) };
+}
+
+/// While it lives, its thread has a loop to end.
+struct Waits;
+
+impl Waits {
+    fn begin() -> Self {
+        WAITING.set(WAITING.get() + 1);
+        Waits
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        WAITING.set(WAITING.get() - 1);
+    }
+}
+
+/// Whether this thread has nothing to do but to look for work. The first of a pool is the
+/// caller's, who has other things to do.
+fn may_linger() -> bool {
+    rayon::current_thread_index() != Some(0) && WAITING.get() == 0 && !LINGERS.get()
 }
 
 /// Has this thread of a pool look for work when it is done with what it does now.
 fn linger_next() {
-    if !LINGERS.get() {
+    if may_linger() {
         rayon::spawn(linger);
     }
 }
 
-/// Does what work there is until none has come for a while.
+/// Does what work there is until none has come for a while. Another thread may have taken this on.
 fn linger() {
-    // The first thread is the caller's, who has other things to do.
-    if rayon::current_thread_index() == Some(0) || LINGERS.replace(true) {
+    if !may_linger() {
         return;
     }
+    LINGERS.set(true);
     let mut last = Instant::now();
     while last.elapsed() < LINGER {
         match rayon::yield_now() {

@@ -95,17 +95,22 @@ fn agent(options: &Options) -> ureq::Agent {
     config.into()
 }
 
+/// How often a lock is tried, and how long after one another. A process that starts another hands
+/// its locks on until that one is its own program: what was given back may be held a moment longer.
+const TRIES: (u32, Duration) = (25, Duration::from_millis(20));
+
 /// Holds the set's lock as long as the file is open.
 fn lock(folder: &Path, name: &str) -> Result<File> {
     let path = folder.join(format!(".{name}.lock"));
     let file = File::create(&path).map_err(|e| Error::io("lock", &path, e))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            Err(Error::file(folder.join(name), "is being fetched by another process"))
+    for _ in 0..TRIES.0 {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(TRIES.1),
+            Err(errno) => return Err(Error::io("lock", &path, errno.into())),
         }
-        Err(errno) => Err(Error::io("lock", &path, errno.into())),
     }
+    Err(Error::file(folder.join(name), "is being fetched by another process"))
 }
 
 /// Unpacks an archive that is no archive of arrays into a folder; anything else is there too.

@@ -12,7 +12,7 @@ use crate::error::raise;
 /// # Errors
 /// When `LACIS_THREADS` makes no sense, or the system refuses the threads.
 pub fn threads() -> Result<Threads> {
-    Threads::eager(choose_threads(None)?.count)
+    Threads::new(choose_threads(None)?.count)
 }
 
 /// Instruction sets that the kernels can use here, the widest first.

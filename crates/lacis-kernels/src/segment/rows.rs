@@ -133,6 +133,7 @@ fn singles_body<M: Arith, T: Stored, J: Join>(part: Part<'_, T>) {
         }
         let y = &mut y.data[(s - first) * y.stride];
         let whole = match onto {
+            Begin::AsGiven if start == end => y.wide(),
             Begin::AsGiven => J::join(y.wide(), joined),
             Begin::Unset if start == end => empty(reduce),
             Begin::Unset if reduce == Reduce::Mean => joined / T::Sum::of((end - start) as f64),
