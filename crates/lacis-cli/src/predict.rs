@@ -137,9 +137,12 @@ impl Again {
     }
 }
 
+/// What the program itself touches for the first time while it predicts.
+const PROGRAM_BYTES: usize = 1 << 20;
+
 /// Bytes that may still be taken under a limit.
 fn left_of(limit: usize) -> Result<usize> {
-    let used = memory::now_bytes().unwrap_or(0);
+    let used = memory::now_bytes().unwrap_or(0) + PROGRAM_BYTES;
     limit.checked_sub(used).ok_or_else(|| {
         let problem = format!("the data alone take {} of {}", bytes(used), bytes(limit));
         Error::argument("--memory-limit", problem)
