@@ -13,7 +13,6 @@
 //! sides know (`lacis::ops::numbers`).
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use lacis::{Csr, Dense, Error, Result};
 use serde::Serialize;
@@ -24,8 +23,6 @@ use crate::out::Out;
 use crate::partner::{Folder, Partner};
 
 const DRIVER: &str = include_str!("peers.py");
-/// After their turn, other libraries' threads look for more work for a while.
-const SETTLE: Duration = Duration::from_millis(3);
 
 /// What a peer is asked to compute.
 #[derive(Serialize)]
@@ -151,7 +148,6 @@ impl Peers {
             "do": "run", "slot": peer, "unmeasured": unmeasured, "repeats": repeats,
         });
         let answer = self.processes[*process].ask(&order);
-        std::thread::sleep(SETTLE);
         let seconds = answer.and_then(|a| a["seconds"].as_f64().ok_or("no time".to_owned()));
         seconds.map_err(|why| Error::argument(engine.clone(), why))
     }

@@ -116,7 +116,7 @@ impl Graph {
     /// When an edge names a node that is not there, or there are more than `u32::MAX` edges.
     pub fn from_edges(n: usize, edges: &[(u32, u32)]) -> Result<Self> {
         let large = edges.len() >= PARALLEL_FROM_EDGES;
-        let threads = if large { Threads::for_once() } else { Threads::one() };
+        let threads = if large { Threads::available() } else { Threads::one() };
         if u32::try_from(edges.len()).is_err() {
             let (value, limit) = (edges.len() as u128, u128::from(u32::MAX));
             return Err(Error::Overflow { what: "number of edges in a list", value, limit });

@@ -113,14 +113,6 @@ impl Threads {
         Threads::new(processors()).unwrap_or_default()
     }
 
-    /// The same for one job: the caller's thread stays free to be part of another pool.
-    pub(crate) fn for_once() -> Self {
-        match processors() {
-            1 => Threads::one(),
-            count => Threads::of(count, None, Sleep::AtOnce, OnceLock::new()),
-        }
-    }
-
     /// How many threads there are.
     pub fn count(&self) -> usize {
         self.0.as_ref().map_or(1, |pool| pool.count)
@@ -351,7 +343,7 @@ mod tests {
         let sum = |threads: &Threads, n: u32| threads.map((0..n).collect(), |i: u32| i).len();
         let first = Threads::eager(2).unwrap();
         let second = Threads::new(3).unwrap();
-        for threads in [&first, &second, &Threads::for_once()] {
+        for threads in [&first, &second, &Threads::available()] {
             let inner = threads.map(vec![10, 20, 30, 40], |n: u32| sum(threads, n));
             assert_eq!(inner, [10, 20, 30, 40]);
             let elsewhere = std::thread::scope(|scope| {

@@ -135,8 +135,8 @@ fn by_rows_body<M: Arith, T: Stored>((args, mut y): (Args<'_, T>, MatMut<'_, T>)
     }
 }
 
-/// A copy by whole vectors, without a call: the system's copies rows of some kilobytes a third
-/// slower.
+/// A copy by whole vectors, without a call: the system's takes longer, also for rows of some
+/// kilobytes.
 #[inline(always)]
 fn copy<T: Stored>(row: &[T], y: &mut [T]) {
     let (from, from_rest) = row.as_chunks::<LANES>();

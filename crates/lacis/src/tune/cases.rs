@@ -65,6 +65,7 @@ pub(super) fn cases(effort: &Effort) -> Vec<Case> {
         let share = SHARES.iter().find(|(op, _)| *op == case.op.id).map_or(1, |(_, share)| *share);
         let count = counts.entry(case.op.id).or_default();
         *count += 1;
+        // Twelve can be shared by two, three and four.
         ranked.push((12 * *count / share, case));
     }
     ranked.sort_by_key(|(rank, _)| *rank);
