@@ -52,7 +52,7 @@ pub enum Detail {
 impl Effort {
     /// Half a minute at most.
     pub fn quick() -> Self {
-        Effort { seconds: 21.0, detail: Detail::Quick, only: None }
+        Effort { seconds: 18.0, detail: Detail::Quick, only: None }
     }
 
     /// Five minutes at most.

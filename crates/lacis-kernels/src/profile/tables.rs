@@ -1,6 +1,6 @@
 //! [`TABLES`]: every operation with kernels to choose from, and the choice without measurements.
 
-use super::{Machine, Point};
+use super::{Machine, Point, size_of_dtype};
 use crate::{gemm, segment, spgemm, spmm};
 
 /// An operation's kernels.
@@ -61,7 +61,13 @@ const fn sparse(op: &'static str, like: Option<&'static str>) -> Table {
         },
         rule: |point, machine| {
             let names = spmm::KERNELS.iter().map(|kernel| kernel.name);
-            pays_to_pack(point, machine).then(|| named(names, "packed.v2.farther"))
+            let name = match (pays_to_pack(point, machine), result_is_gone(point, machine)) {
+                (true, _) => "packed.v2.farther.past",
+                (false, true) if point.k <= NARROW => "rows.v4.farther.past",
+                (false, true) => "rows.v4.far.past",
+                (false, false) => return None,
+            };
+            Some(named(names, name))
         },
     }
 }
@@ -131,14 +137,24 @@ fn fnv(hash: u64, byte: u8) -> u64 {
     (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
 }
 
+/// Columns up to which rows are short: more of them are asked for ahead.
+const NARROW: usize = 32;
+
 /// How to gather rows: asked for far ahead where no cache holds them, in narrow tiles where they
 /// are short; not at all where a core's own cache has them.
 fn gathering(point: &Point, machine: &Machine) -> &'static str {
     match (point.bytes > machine.near_bytes(), point.k) {
         (false, _) => "rows.v4.plain",
-        (true, 0..=32) => "rows.v4.farther",
+        (true, 0..=NARROW) => "rows.v4.farther",
         (true, _) => "rows.v4.far",
     }
+}
+
+/// Whether the first rows of the result have left every cache before the last are computed: they
+/// may as well go past them.
+fn result_is_gone(point: &Point, machine: &Machine) -> bool {
+    let rows = point.units as f64 / point.degree.max(1.0);
+    rows * (point.k * size_of_dtype(point.dtype)) as f64 > machine.last_bytes() as f64
 }
 
 /// Whether 32 columns at a time, copied together, are gathered faster than whole rows: no cache
@@ -189,7 +205,7 @@ mod tests {
             let point = Point::sparse([n, n, degree * n], k, lacis_core::DType::F32);
             (table("spmm").unwrap().rule)(&Point { spread, ..point }, &Machine::default())
         };
-        assert_eq!(rule([80_000, 40], 64, 0.9), Some("spmm.csr.packed.v2.farther"));
+        assert_eq!(rule([80_000, 40], 64, 0.9), Some("spmm.csr.packed.v2.farther.past"));
         let others = [
             rule([80_000, 40], 64, 0.0),
             rule([80_000, 40], 64, 0.1),
@@ -198,6 +214,17 @@ mod tests {
             rule([20_000, 40], 64, 0.9),
             rule([800_000, 40], 64, 0.9),
         ];
-        assert!(others.iter().all(Option::is_none), "{others:?}");
+        assert!(others.iter().flatten().all(|name| !name.contains("packed")), "{others:?}");
+    }
+
+    #[test]
+    fn what_no_cache_can_keep_goes_past_them() {
+        let rule = |n: usize, k| {
+            let point = Point::sparse([n, n, 8 * n], k, lacis_core::DType::F32);
+            (table("spmm").unwrap().rule)(&point, &Machine::default())
+        };
+        assert_eq!(rule(30_000, 64), None);
+        assert_eq!(rule(40_000, 64), Some("spmm.csr.rows.v4.far.past"));
+        assert_eq!(rule(1 << 20, 16), Some("spmm.csr.rows.v4.farther.past"));
     }
 }

@@ -3,6 +3,8 @@
 //! # Parallelism
 //! A thread writes whole rows of `y`.
 
+use std::array::from_fn;
+
 use lacis_core::error::same_size;
 use lacis_core::reference::Axis;
 use lacis_core::threads::ranges;
@@ -166,21 +168,61 @@ fn singles_body<M: Arith, T: Stored>((args, mut y): (Args<'_, T>, MatMut<'_, T>)
 #[inline(always)]
 fn columns_body<M: Arith, T: Stored>((args, first, mut y): (Args<'_, T>, usize, MatMut<'_, T>)) {
     let Args { x, index, scale, .. } = args;
-    // While a row is read here and there, the next is asked for, spread over the time that takes.
-    let lanes = x.n_cols.div_ceil(index.len().div_ceil(LANES)).next_multiple_of(LANES);
+    let Some(scale) = scale else { return plain_columns((args, first, y)) };
     for i in 0..y.n_rows {
-        let (row, y) = (x.row(first + i), y.row_mut(i));
-        let next = (first + i + 1) * x.stride;
-        for (chunk, (y, at)) in y.chunks_mut(LANES).zip(index.chunks(LANES)).enumerate() {
-            if chunk * lanes < x.n_cols {
-                fetch_lines::<T, L1>(x.data, next + chunk * lanes, lanes);
-            }
-            match scale {
-                None => y.iter_mut().zip(at).for_each(|(y, &at)| *y = row[at as usize]),
-                Some(scale) => y.iter_mut().zip(at).for_each(|(y, &at)| {
-                    *y = T::narrow(row[at as usize].wide() * scale[at as usize]);
-                }),
-            }
+        let row = x.row(first + i);
+        for (y, &at) in y.row_mut(i).iter_mut().zip(index) {
+            *y = T::narrow(row[at as usize].wide() * scale[at as usize]);
+        }
+    }
+}
+
+/// Rows that one look at the index serves: with more, addresses no longer fit in registers.
+const TOGETHER: usize = 4;
+
+#[inline(always)]
+fn plain_columns<T: Stored>((args, first, y): (Args<'_, T>, usize, MatMut<'_, T>)) {
+    let (x, n_rows) = (args.x, y.n_rows);
+    let mut rows = y.data.chunks_mut(y.stride).take(n_rows);
+    for start in (0..n_rows).step_by(TOGETHER) {
+        let count = TOGETHER.min(n_rows - start);
+        // The last rows of all may be fewer: they are read again and again to no effect.
+        let from: [&[T]; TOGETHER] = from_fn(|r| x.row(first + start + r.min(count - 1)));
+        let to: [&mut [T]; TOGETHER] = from_fn(|_| rows.next().unwrap_or_default());
+        let next = (first + start + TOGETHER) * x.stride;
+        match count {
+            TOGETHER => four_rows(args, from, to, next),
+            _ => from.iter().zip(to).take(count).for_each(|(row, y)| {
+                y.iter_mut().zip(args.index).for_each(|(y, &at)| *y = row[at as usize]);
+            }),
+        }
+    }
+}
+
+/// The chosen columns of four rows. While they are read here and there, the next four, from element
+/// `next` on, are asked for, spread over the time that takes.
+#[inline(always)]
+fn four_rows<T: Stored>(
+    args: Args<'_, T>,
+    from: [&[T]; TOGETHER],
+    to: [&mut [T]; TOGETHER],
+    next: usize,
+) {
+    let Args { x, index, .. } = args;
+    let (n, count) = (x.n_cols, index.len());
+    // Of equal lengths, said once: one comparison a position is left.
+    let [x0, x1, x2, x3] = from.map(|row| &row[..n]);
+    let [y0, y1, y2, y3] = to.map(|row| &mut row[..count]);
+    let lanes = n.div_ceil(count.div_ceil(LANES)).next_multiple_of(LANES);
+    for start in (0..count).step_by(LANES) {
+        let ask = start / LANES * lanes;
+        if ask < n {
+            (0..TOGETHER)
+                .for_each(|r| fetch_lines::<T, L1>(x.data, next + r * x.stride + ask, lanes));
+        }
+        for i in start..count.min(start + LANES) {
+            let at = index[i] as usize;
+            (y0[i], y1[i], y2[i], y3[i]) = (x0[at], x1[at], x2[at], x3[at]);
         }
     }
 }

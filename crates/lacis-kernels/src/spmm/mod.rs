@@ -151,6 +151,8 @@ struct Ahead {
     near: usize,
     /// Whether rows of `x` do not all begin with a cache line.
     straddling: bool,
+    /// Whether results go past the caches.
+    past: bool,
 }
 
 /// How a product is cut into items.
@@ -166,11 +168,12 @@ enum Cut {
 #[derive(Debug)]
 pub struct Kernel {
     /// `spmm.csr.rows.v4.far`: the operator, the format, who does what, the vectors of a tile, how
-    /// far ahead memory is asked.
+    /// far ahead memory is asked; `past` where results go past the caches.
     pub name: &'static str,
     cut: Cut,
     far: usize,
     near: usize,
+    past: bool,
 }
 
 /// Every kernel there is. Tests, benches and the tuner walk this table; each takes any width.
@@ -181,11 +184,18 @@ pub static KERNELS: &[Kernel] = &[
     kernel("spmm.csr.rows.v4.plain", Cut::Rows, [0, 0]),
     kernel("spmm.csr.columns.v4.near", Cut::Columns, [0, 16]),
     kernel("spmm.csr.grid.v4.far", Cut::Grid, [64, 12]),
-    kernel("spmm.csr.packed.v2.farther", Cut::Packed, [128, 16]),
+    past(kernel("spmm.csr.rows.v4.far.past", Cut::Rows, [64, 12])),
+    past(kernel("spmm.csr.rows.v4.farther.past", Cut::Rows, [128, 24])),
+    past(kernel("spmm.csr.packed.v2.farther.past", Cut::Packed, [128, 16])),
 ];
 
 const fn kernel(name: &'static str, cut: Cut, [far, near]: [usize; 2]) -> Kernel {
-    Kernel { name, cut, far, near }
+    Kernel { name, cut, far, near, past: false }
+}
+
+/// The same, its result written past the caches.
+const fn past(kernel: Kernel) -> Kernel {
+    Kernel { past: true, ..kernel }
 }
 
 impl Kernel {
@@ -252,7 +262,7 @@ impl Kernel {
     fn ahead<T: Stored>(&self, x: &Mat<'_, T>) -> Ahead {
         let aligned = (x.data.as_ptr() as usize).is_multiple_of(64)
             && (x.stride * size_of::<T>()).is_multiple_of(64);
-        Ahead { far: self.far, near: self.near, straddling: !aligned }
+        Ahead { far: self.far, near: self.near, straddling: !aligned, past: self.past }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::finish::{Ending, LANES, end};
 use crate::isa::{Arith, Isa, per_isa};
 use crate::lanes::halves;
 use crate::matrix::MatMut;
-use crate::mem::{L1, L2, fetch_lines};
+use crate::mem::{L1, L2, fetch_lines, write_past, written};
 use crate::real::{Real, Stored};
 
 /// A piece of a product, and where it goes.
@@ -89,7 +89,8 @@ fn body<M: Arith, T: Stored, W: Weights, J: Join>(part: Part<'_, T>) {
             let x = args.x.data.get(col..).unwrap_or_default();
             let stride = args.x.stride;
             let from = Tile { args, ahead, tail: &tail, x, stride, wide };
-            let mut to = Target { args, isa, out: &mut out, first, direct, tile, col };
+            let past = ahead.past && direct;
+            let mut to = Target { args, isa, out: &mut out, first, direct, past, tile, col };
             match wide.div_ceil(LANES) {
                 _ if wide < LANES => rows_of::<M, T, W, J, 1, false>(from, rows.clone(), &mut to),
                 1 => rows_of::<M, T, W, J, 1, true>(from, rows.clone(), &mut to),
@@ -98,6 +99,9 @@ fn body<M: Arith, T: Stored, W: Weights, J: Join>(part: Part<'_, T>) {
                 _ => rows_of::<M, T, W, J, VECTORS, true>(from, rows.clone(), &mut to),
             }
         }
+    }
+    if ahead.past {
+        written();
     }
 }
 
@@ -310,6 +314,8 @@ struct Target<'a, 'o, T: Stored> {
     first: usize,
     /// Whether sums are what `y` holds.
     direct: bool,
+    /// Whether they go there past the caches.
+    past: bool,
     /// The columns of `out`.
     tile: Range<usize>,
     /// The first column of the result.
@@ -338,7 +344,11 @@ impl<T: Stored> Target<'_, '_, T> {
         if self.direct
             && let Some(y) = T::as_sums(y)
         {
-            return store::<_, V, WHOLE>(sums, scale, y);
+            // Parts of lines are no faster past the caches, and far slower.
+            return match y.as_chunks_mut::<LANES>() {
+                (lines, []) if self.past => store_past(sums, scale, lines),
+                _ => store::<_, V, WHOLE>(sums, scale, y),
+            };
         }
         let mut waiting = [T::Sum::ZERO; VECTORS * LANES];
         let waiting = &mut waiting[..y.len()];
@@ -365,6 +375,19 @@ fn store<F: Real, const V: usize, const WHOLE: bool>(
         for l in 0..LANES {
             y[l] = sums[v][l] * scale;
         }
+    }
+}
+
+/// Writes a tile of sums, scaled, past the caches.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "of iterators the compiler makes narrower vectors")]
+fn store_past<F: Real, const V: usize>(sums: &[[F; LANES]; V], scale: F, y: &mut [[F; LANES]]) {
+    for (sums, y) in sums.iter().zip(y) {
+        let mut scaled = [F::ZERO; LANES];
+        for l in 0..LANES {
+            scaled[l] = sums[l] * scale;
+        }
+        write_past(&scaled, y);
     }
 }
 
