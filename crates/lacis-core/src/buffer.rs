@@ -30,7 +30,17 @@ const LINE_BYTES: usize = 64;
 /// A cache line; the unit in which small buffers are allocated.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
-struct Line([u8; LINE_BYTES]);
+pub(crate) struct Line([u8; LINE_BYTES]);
+
+impl Line {
+    pub(crate) const ZERO: Line = Line([0; LINE_BYTES]);
+
+    /// How many have room for `len` elements.
+    pub(crate) fn count_for<T>(len: usize) -> Result<usize> {
+        let bytes = len.checked_mul(size_of::<T>()).ok_or(Error::Memory { bytes: usize::MAX })?;
+        Ok(bytes.div_ceil(LINE_BYTES))
+    }
+}
 
 /// Zeroed memory of our own, and where its aligned part begins.
 enum Owned {

@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use bytemuck::Pod;
 use rayon::{ThreadPool, ThreadPoolBuilder, Yield};
 
+use crate::lent::{Idle, Keeper, Lent};
 use crate::{Error, Result};
 
 /// How long a thread looks for more work before it sleeps, where it may. To wake one takes 20 to
@@ -19,9 +21,12 @@ use crate::{Error, Result};
 /// of its own: one that has slept for long does not count as free there.
 const LINGER: Duration = Duration::from_millis(1);
 
-/// The caller's own thread, or a pool of several.
+/// The caller's own thread, or a pool of several; and the memory their loops share.
 #[derive(Clone, Default)]
-pub struct Threads(Option<Arc<Pool>>);
+pub struct Threads {
+    pool: Option<Arc<Pool>>,
+    idle: Arc<Idle>,
+}
 
 struct Pool {
     count: usize,
@@ -62,7 +67,7 @@ fn processors() -> usize {
 impl Threads {
     /// The caller's own thread only.
     pub fn one() -> Self {
-        Threads(None)
+        Threads::default()
     }
 
     /// A pool of `count` threads that lives as long as this value and its clones.
@@ -105,7 +110,8 @@ impl Threads {
         sleep: Sleep,
         others: OnceLock<Option<ThreadPool>>,
     ) -> Self {
-        Threads(Some(Arc::new(Pool { count, own, sleep, others })))
+        let pool = Some(Arc::new(Pool { count, own, sleep, others }));
+        Threads { pool, ..Threads::default() }
     }
 
     /// A pool as large as this process may use: affinity and cgroup quota counted.
@@ -115,13 +121,26 @@ impl Threads {
 
     /// How many threads there are.
     pub fn count(&self) -> usize {
-        self.0.as_ref().map_or(1, |pool| pool.count)
+        self.pool.as_ref().map_or(1, |pool| pool.count)
+    }
+
+    /// Memory for a loop to write, all zeros.
+    ///
+    /// # Errors
+    /// When the system refuses it.
+    pub fn lend<T: Pod>(&self, len: usize) -> Result<Lent<'_, T>> {
+        Lent::new(&self.idle, len)
+    }
+
+    /// Has what is lent kept for later loops, while what this returns lives.
+    pub fn keep(&self) -> Keeper {
+        Keeper::new(&self.idle)
     }
 
     /// `f`, on one of the pool's own threads: parallel loops in it begin without being handed over
     /// from thread to thread, which takes longer than many a loop.
     pub fn inside<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
-        match self.0.as_ref().and_then(|pool| pool.here()) {
+        match self.pool.as_ref().and_then(|pool| pool.here()) {
             Some((threads, _)) => threads.install(f),
             None => f(),
         }
@@ -139,7 +158,7 @@ impl Threads {
         scratch: impl Fn() -> S + Sync,
         f: impl Fn(&mut S, T) -> R + Sync,
     ) -> Vec<R> {
-        let pool = match &self.0 {
+        let pool = match &self.pool {
             Some(pool) if items.len() > 1 => pool,
             _ => {
                 let mut own = scratch();
@@ -164,7 +183,7 @@ impl Threads {
 
     /// `f` on every item.
     pub fn for_each<T: Send>(&self, items: Vec<T>, f: impl Fn(T) + Sync) {
-        let pool = match &self.0 {
+        let pool = match &self.pool {
             Some(pool) if items.len() > 1 => pool,
             _ => return items.into_iter().for_each(f),
         };

@@ -1,6 +1,6 @@
 //! Matrices as slices: what kernels read and write.
 
-use lacis_core::{Dense, Error, Result};
+use lacis_core::{Dense, Error, Lent, Result, Threads};
 
 use crate::real::Stored;
 
@@ -68,6 +68,48 @@ impl<'a, T: Stored> From<&'a Dense<T>> for Mat<'a, T> {
     fn from(dense: &'a Dense<T>) -> Self {
         let (n_rows, n_cols, stride) = (dense.n_rows(), dense.n_cols(), dense.stride());
         Mat { data: dense.data(), n_rows, n_cols, stride }
+    }
+}
+
+/// A matrix of zeros that a kernel needs while it runs.
+#[derive(Debug)]
+pub(crate) struct Room<'t, T> {
+    data: Lent<'t, T>,
+    n_rows: usize,
+    n_cols: usize,
+    stride: usize,
+}
+
+impl<'t, T: Stored> Room<'t, T> {
+    /// Rows begin with a cache line.
+    pub fn zeros(n_rows: usize, n_cols: usize, threads: &'t Threads) -> Result<Self> {
+        let stride = n_cols.next_multiple_of(64 / size_of::<T>());
+        let data = threads.lend(n_rows.saturating_mul(stride))?;
+        Ok(Room { data, n_rows, n_cols, stride })
+    }
+
+    /// Number of rows.
+    pub fn n_rows(&self) -> usize {
+        self.n_rows
+    }
+
+    /// Number of columns.
+    pub fn n_cols(&self) -> usize {
+        self.n_cols
+    }
+}
+
+impl<'a, T: Stored> From<&'a Room<'_, T>> for Mat<'a, T> {
+    fn from(room: &'a Room<'_, T>) -> Self {
+        let Room { ref data, n_rows, n_cols, stride } = *room;
+        Mat { data, n_rows, n_cols, stride }
+    }
+}
+
+impl<'a, T: Stored> From<&'a mut Room<'_, T>> for MatMut<'a, T> {
+    fn from(room: &'a mut Room<'_, T>) -> Self {
+        let (n_rows, n_cols, stride) = (room.n_rows, room.n_cols, room.stride);
+        MatMut { data: &mut room.data, n_rows, n_cols, stride }
     }
 }
 

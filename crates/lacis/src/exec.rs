@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lacis_core::reference::Moments;
-use lacis_core::{Csr, Error, Result, Threads, bf16};
+use lacis_core::{Csr, Error, Keeper, Result, Threads, bf16};
 use lacis_kernels::loss::Loss;
 use lacis_kernels::norm::Scaling;
 use lacis_kernels::{Isa, Profile};
@@ -117,6 +117,8 @@ pub struct Executor {
     prepared: bool,
     /// Gradients that are added to others before a step ends.
     scratch: Vec<f32>,
+    /// What kernels need while they run is kept from step to step.
+    _keeper: Keeper,
 }
 
 impl Executor {
@@ -138,6 +140,7 @@ impl Executor {
             outcome: Outcome::default(),
             prepared: false,
             scratch: Vec::new(),
+            _keeper: threads.keep(),
             plan,
         })
     }

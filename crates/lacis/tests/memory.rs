@@ -1,5 +1,5 @@
 //! Memory, counted byte by byte: no epoch after the first asks for more, and the prediction holds.
-//! Kernels that keep terms of nodes or packed factors while they run are named in [`KERNELS`].
+//! Kernels that pack factors while they run are named in [`KERNELS`].
 //!
 //! A binary of its own: its allocator counts for all threads, so its one test runs alone.
 #![allow(clippy::unwrap_used)]
@@ -83,10 +83,8 @@ fn recipes() -> Vec<(String, Recipe)> {
     all
 }
 
-/// Steps whose kernels ask for memory of their own, and give it back: packed factors, terms per
-/// node and head, shares of maxima.
-const KERNELS: &[&str] =
-    &["Gemm", "Attention", "AttentionGrad", "Extreme", "ExtremeGrad", "Gated", "GatedGrad"];
+/// Steps whose kernels ask for memory of their own, and give it back: packed factors.
+const KERNELS: &[&str] = &["Gemm"];
 
 /// Large allocations of each step.
 struct Watch {

@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use lacis_core::error::same_size;
-use lacis_core::{CsrView, Dense, Error, Result};
+use lacis_core::{CsrView, Error, Result, Threads};
 
 use super::edges::{Edges, position};
 use super::gather::dots_one;
@@ -16,7 +16,7 @@ use super::lanes::{Lanes, Layout, Vector};
 use super::rows::PerEntry;
 use crate::isa::Arith;
 use crate::math;
-use crate::matrix::{Mat, MatMut};
+use crate::matrix::{Mat, MatMut, Room};
 use crate::real::{Real, Stored};
 
 /// What the gradients follow from, besides the inputs.
@@ -218,7 +218,7 @@ pub(super) fn clear<T: Stored>(grad: Option<MatMut<'_, T>>) {
 /// Gradients per entry where the caller's order is not the stored one: computed in stored order,
 /// then moved.
 pub(super) struct InOrder<'a, T: Stored> {
-    stored: Option<(Dense<T>, Dense<T::Sum>)>,
+    stored: Option<(Room<'a, T>, Room<'a, T::Sum>)>,
     features: Option<MatMut<'a, T>>,
     bias: Option<MatMut<'a, T::Sum>>,
 }
@@ -228,13 +228,15 @@ impl<'a, T: Stored> InOrder<'a, T> {
         a: CsrView<'_>,
         features: Option<MatMut<'a, T>>,
         bias: Option<MatMut<'a, T::Sum>>,
-    ) -> Self {
-        let stored = a.order.map(|order| {
-            let width = |n_cols: Option<usize>| n_cols.unwrap_or(0);
-            let n_cols = (features.as_ref().map(|f| f.n_cols), bias.as_ref().map(|b| b.n_cols));
-            (Dense::zeros(order.len(), width(n_cols.0)), Dense::zeros(order.len(), width(n_cols.1)))
-        });
-        InOrder { stored, features, bias }
+        threads: &'a Threads,
+    ) -> Result<Self> {
+        let (f, b) = (features.as_ref().map(|f| f.n_cols), bias.as_ref().map(|b| b.n_cols));
+        let room = |order: &[u32]| {
+            let stored = Room::zeros(order.len(), f.unwrap_or(0), threads)?;
+            Ok((stored, Room::zeros(order.len(), b.unwrap_or(0), threads)?))
+        };
+        let stored = a.order.map(room).transpose()?;
+        Ok(InOrder { stored, features, bias })
     }
 
     /// Where a pass writes.

@@ -168,8 +168,8 @@ impl<'a, T: Stored> DotAttention<'a, T> {
             return Ok(());
         }
         let (n, m, nnz) = (self.a.n_rows(), self.a.n_cols, self.a.cols.len());
-        let mut stats = values.slots(n, 2);
-        let mut ordered = InOrder::new(self.a, grads.features, grads.bias);
+        let mut stats = values.slots(n, 2, threads)?;
+        let mut ordered = InOrder::new(self.a, grads.features, grads.bias, threads)?;
         let dot = self.on(isa);
         let pass = Targets { dot: &dot, given };
         let out = Out { features: [grads.queries, nothing(n)], stats: (&mut stats).into() };

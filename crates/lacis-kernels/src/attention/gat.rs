@@ -20,7 +20,7 @@ mod passes;
 use std::ops::Range;
 
 use lacis_core::error::same_size;
-use lacis_core::{CsrView, Dense, Error, Result, Threads};
+use lacis_core::{CsrView, Error, Result, Threads};
 
 use super::backward::{Given, row_of, store_vectors, to_callers_order};
 use super::edges::{Edges, edge_options};
@@ -31,7 +31,7 @@ use super::project::{Spread, project, spread};
 use super::rows::{self, Out, PerEntry, nothing};
 use crate::dropout::Dropout;
 use crate::isa::{Arith, Isa};
-use crate::matrix::{Mat, MatMut};
+use crate::matrix::{Mat, MatMut, Room};
 use crate::real::{Real, Stored};
 use passes::{Sources, Targets};
 
@@ -175,8 +175,8 @@ impl<'a, T: Stored> Gat<'a, T> {
             return Ok(());
         }
         let gat = &self.on(isa);
-        let bias = gat.edge_bias(isa, threads);
-        let ends = gat.project_ends(isa, threads);
+        let bias = gat.edge_bias(isa, threads)?;
+        let ends = gat.project_ends(isa, threads)?;
         let score = gat.score(&ends, bias.as_ref());
         forward::run(isa, &score, (y, lse), threads);
         Ok(())
@@ -214,17 +214,18 @@ impl<'a, T: Stored> Gat<'a, T> {
             return Ok(());
         }
         let gat = &self.on(isa);
-        let bias = gat.edge_bias(isa, threads);
-        let ends = gat.project_ends(isa, threads);
+        let bias = gat.edge_bias(isa, threads)?;
+        let ends = gat.project_ends(isa, threads)?;
         let score = gat.score(&ends, bias.as_ref());
         let GatGrads { source, target, target_vectors, source_vectors, .. } = grads;
         let layout = gat.layout;
         let [t, u] = [gat.target_vectors, gat.source_vectors].map(|m| row_of(layout, m));
 
         let (n, nnz) = (gat.a.n_rows(), gat.a.cols.len());
-        let mut stats = layout.slots(n, 4);
+        let mut stats = layout.slots(n, 4, threads)?;
         let wanted = grads.bias.is_some() || gat.edge_vectors.is_some();
-        let mut scores: Option<Dense<T::Sum>> = wanted.then(|| Dense::zeros(nnz, layout.heads));
+        let room = || Room::<T::Sum>::zeros(nnz, layout.heads, threads);
+        let mut scores = wanted.then(room).transpose()?;
         let own = PerEntry::new(nnz, None, scores.as_mut().map(MatMut::from));
         let kept = given.lse.n_cols > layout.heads && !wanted;
         let pass = Targets { score: &score, gat, given, vectors: &t, kept };
@@ -239,7 +240,7 @@ impl<'a, T: Stored> Gat<'a, T> {
         store_vectors(layout, &totals, source_vectors);
         if let Some(scores) = scores {
             let rest = (grads.bias, grads.features, grads.edge_vectors);
-            gat.edge_grads(isa, &scores, rest, threads);
+            gat.edge_grads(isa, &scores, rest, threads)?;
         }
         Ok(())
     }
@@ -257,15 +258,15 @@ impl<'a, T: Stored> Gat<'a, T> {
     fn edge_grads(
         &self,
         isa: Isa,
-        scores: &Dense<T::Sum>,
+        scores: &Room<'_, T::Sum>,
         (bias, features, vectors): EdgeGrads<'_, T>,
         threads: &Threads,
-    ) {
+    ) -> Result<()> {
         let (layout, mut ordered) = (self.layout, None);
         if self.a.order.is_some() {
-            let mut dense = Dense::zeros(scores.n_rows(), scores.n_cols());
-            to_callers_order(self.a, scores.into(), (&mut dense).into());
-            ordered = Some(dense);
+            let mut room = Room::zeros(scores.n_rows(), scores.n_cols(), threads)?;
+            to_callers_order(self.a, scores.into(), (&mut room).into());
+            ordered = Some(room);
         }
         let scores: Mat<'_, T::Sum> = ordered.as_ref().unwrap_or(scores).into();
         if let Some(mut bias) = bias {
@@ -278,40 +279,42 @@ impl<'a, T: Stored> Gat<'a, T> {
                 store_vectors(layout, &totals, vectors);
             }
         }
+        Ok(())
     }
 
     /// `w_h·f_eh + b_eh`, where there are edge features.
-    fn edge_bias(&self, isa: Isa, threads: &Threads) -> Option<Dense<T::Sum>> {
-        let (features, vectors) = self.edges.features.zip(self.edge_vectors)?;
+    fn edge_bias<'t>(&self, isa: Isa, threads: &'t Threads) -> Result<Option<Room<'t, T::Sum>>> {
+        let Some((features, vectors)) = self.edges.features.zip(self.edge_vectors) else {
+            return Ok(None);
+        };
         let row = row_of(self.layout, vectors);
-        let mut sums = Dense::zeros(features.n_rows, self.layout.heads);
+        let mut sums = Room::zeros(features.n_rows, self.layout.heads, threads)?;
         project(isa, (self.layout, features, &row), (&mut sums).into(), threads);
         if let Some(bias) = self.edges.bias {
+            let mut sums = MatMut::from(&mut sums);
             for e in 0..bias.n_rows {
                 sums.row_mut(e).iter_mut().zip(bias.row(e)).for_each(|(sum, b)| *sum += *b);
             }
         }
-        Some(sums)
+        Ok(Some(sums))
     }
 
     /// `t_h·x_ih` of targets and `u_h·z_jh` of sources.
-    fn project_ends(&self, isa: Isa, threads: &Threads) -> [Dense<T::Sum>; 2] {
-        let ends = [
-            (self.target.unwrap_or(self.source), self.target_vectors),
-            (self.source, self.source_vectors),
-        ];
-        ends.map(|(x, vectors)| {
-            let mut slots = self.layout.slots(x.n_rows, 1);
+    fn project_ends<'t>(&self, isa: Isa, threads: &'t Threads) -> Result<[Room<'t, T::Sum>; 2]> {
+        let projected = |x: Mat<'_, T>, vectors| {
+            let mut slots = self.layout.slots(x.n_rows, 1, threads)?;
             let row = row_of(self.layout, vectors);
             project(isa, (self.layout, x, &row), (&mut slots).into(), threads);
-            slots
-        })
+            Ok(slots)
+        };
+        let target = self.target.unwrap_or(self.source);
+        Ok([projected(target, self.target_vectors)?, projected(self.source, self.source_vectors)?])
     }
 
     fn score<'s>(
         &'s self,
-        [target, source]: &'s [Dense<T::Sum>; 2],
-        bias: Option<&'s Dense<T::Sum>>,
+        [target, source]: &'s [Room<'_, T::Sum>; 2],
+        bias: Option<&'s Room<'_, T::Sum>>,
     ) -> GatScore<'s, T> {
         let bias = bias.map(Mat::from).or(self.edges.bias);
         let edges = Edges { features: None, bias, dropout: self.edges.dropout };

@@ -146,8 +146,8 @@ impl<'a, T: Stored> GatV2<'a, T> {
         let gat = self.on(isa);
         let score = gat.score();
         let (n, m, nnz) = (self.a.n_rows(), self.a.n_cols, self.a.cols.len());
-        let mut stats = layout.slots(n, 2);
-        let mut ordered = InOrder::new(self.a, features, bias);
+        let mut stats = layout.slots(n, 2, threads)?;
+        let mut ordered = InOrder::new(self.a, features, bias, threads)?;
         let pass = Targets { score: &score, given };
         let out = Out { features: [target, nothing(n)], stats: (&mut stats).into() };
         let totals = rows::run(isa, &pass, (out, ordered.per_entry(nnz)), threads);

@@ -10,14 +10,17 @@
 
 use std::ops::Range;
 
-use lacis_core::{DType, Dense};
+use lacis_core::{DType, Result, Threads};
 
 use crate::isa::{Arith, Isa, per_isa};
 pub(super) use crate::lanes::LANES;
 use crate::math;
-use crate::matrix::Mat;
+use crate::matrix::{Mat, Room};
 use crate::mem::{L1, L2, fetch_lines};
 use crate::real::{Real, Stored};
+
+/// Edges that are done together, at most.
+pub(super) const CHUNK: usize = 64;
 
 /// Entries ahead of which rows are asked for into the second cache, and into the first.
 const FAR: usize = 64;
@@ -145,7 +148,7 @@ impl Layout {
 
     /// Edges that are done together.
     pub fn chunk(self) -> usize {
-        (CHUNK_NUMBERS / (self.vectors * LANES).max(1)).clamp(8, 64)
+        (CHUNK_NUMBERS / (self.vectors * LANES).max(1)).clamp(8, CHUNK)
     }
 
     /// Room for the rows of a chunk of edges. Rows are written in ascending order and may spill
@@ -160,8 +163,13 @@ impl Layout {
     }
 
     /// Room for `blocks` numbers per head of each of `n_rows` nodes.
-    pub fn slots<F: Real>(self, n_rows: usize, blocks: usize) -> Dense<F> {
-        Dense::zeros(n_rows, self.slots * blocks)
+    pub fn slots<F: Real>(
+        self,
+        n_rows: usize,
+        blocks: usize,
+        threads: &Threads,
+    ) -> Result<Room<'_, F>> {
+        Room::zeros(n_rows, self.slots * blocks, threads)
     }
 
     /// Room for a number per head.

@@ -6,7 +6,7 @@ use lacis_core::Threads;
 use lacis_core::threads::ranges;
 
 use super::gather::{AddRows, Fetch, Gathered, Times, join_one, reduce};
-use super::lanes::{LANES, Layout, Vector};
+use super::lanes::{CHUNK, LANES, Layout, Vector};
 use super::rows;
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
@@ -43,11 +43,13 @@ fn project_body<M: Arith, T: Stored>(part: Part<'_, T>) {
     let ((layout, x, vectors), rows, mut out) = part;
     let mut sums = layout.scores();
     let chunk = layout.chunk();
-    let names: Vec<u32> = (rows.start as u32..rows.end as u32).collect();
-    for start in (0..names.len()).step_by(chunk) {
-        let end = names.len().min(start + chunk);
-        let rows = (Gathered::new(x, &names, start..end), Fetch::No);
-        reduce(layout, rows, Times(vectors), &mut sums);
+    let mut names = [0; CHUNK];
+    for start in (0..rows.len()).step_by(chunk) {
+        let end = rows.len().min(start + chunk);
+        let first = rows.start + start;
+        names.iter_mut().zip(first..).for_each(|(name, i)| *name = i as u32);
+        let gathered = (Gathered::new(x, &names, 0..end - start), Fetch::No);
+        reduce(layout, gathered, Times(vectors), &mut sums);
         for (i, sums) in (start..end).zip(sums.as_flattened().chunks_exact(layout.slots)) {
             for (out, sum) in out.row_mut(i).iter_mut().zip(&sums[..layout.heads]) {
                 *out = *sum;

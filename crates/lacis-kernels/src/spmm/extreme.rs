@@ -18,13 +18,13 @@ use std::ops::Range;
 use lacis_core::error::same_size;
 use lacis_core::reference::{Reduce, Ties};
 use lacis_core::threads::split_at_ends;
-use lacis_core::{CsrView, Dense, Error, Result, Threads};
+use lacis_core::{CsrView, Error, Result, Threads};
 
 use super::terms::{Ones, Scaled, Values, Weights};
 use super::{Args, slices};
 use crate::finish::{LANES, write};
 use crate::isa::{Arith, Isa, per_isa};
-use crate::matrix::{Mat, MatMut};
+use crate::matrix::{Mat, MatMut, Room};
 use crate::mem::prefetch;
 use crate::real::{Real, Stored};
 
@@ -246,7 +246,7 @@ impl<'a, T: Stored> ExtremeBackward<'a, T> {
         if dx.n_cols == 0 {
             return Ok(());
         }
-        let shares = self.shares(isa, (ties, y, grad), threads);
+        let shares = self.shares(isa, (ties, y, grad), threads)?;
         let rule = Rule::Even { y, shares: Mat::from(&shares) };
         self.gather(isa, rule, dx, threads);
         Ok(())
@@ -308,14 +308,14 @@ impl<'a, T: Stored> ExtremeBackward<'a, T> {
     }
 
     /// `dy_ic / #{e of row i: m_ec = y_ic}`.
-    fn shares(
+    fn shares<'t>(
         &self,
         isa: Isa,
         (ties, y, grad): (Ties, Mat<'_, T>, Mat<'_, T>),
-        threads: &Threads,
-    ) -> Dense<T::Sum> {
+        threads: &'t Threads,
+    ) -> Result<Room<'t, T::Sum>> {
         let args = &self.forward;
-        let mut shares = Dense::zeros(y.n_rows, y.n_cols);
+        let mut shares = Room::zeros(y.n_rows, y.n_cols, threads)?;
         let slices = slices(args);
         let ends: Vec<usize> = slices.iter().map(|rows| rows.end).collect();
         let parts = MatMut::from(&mut shares).split(&ends);
@@ -328,7 +328,7 @@ impl<'a, T: Stored> ExtremeBackward<'a, T> {
                 (_, true) => count::<T, Scaled>(isa, part),
             }
         });
-        shares
+        Ok(shares)
     }
 
     fn gather(&self, isa: Isa, rule: Rule<'_, T>, dx: MatMut<'_, T>, threads: &Threads) {

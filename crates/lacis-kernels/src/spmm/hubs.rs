@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use lacis_core::Threads;
 use lacis_core::reference::Reduce;
+use lacis_core::{Result, Threads};
 
 use super::rows::{Out, conclude, scale_of};
 use super::terms::{Join, Max, Min, Mul, Sum};
@@ -16,20 +16,23 @@ use crate::real::Stored;
 const HUB: usize = 2 * SLICE_ENTRIES;
 
 /// Runs a kernel on every slice of rows, and on every part of a long row.
+///
+/// # Errors
+/// When there is no memory for the sums of parts.
 pub(super) fn run<T: Stored>(
     kernel: &Kernel,
     isa: Isa,
     args: &Args<'_, T>,
     y: MatMut<'_, T>,
     threads: &Threads,
-) {
+) -> Result<()> {
     let slices = slices(args);
     let is_hub = |rows: &Range<usize>| rows.len() == 1 && args.a.span(rows.clone()).len() > HUB;
     let k = args.k();
     let hubs: Vec<usize> = slices.iter().filter(|rows| is_hub(rows)).map(|r| r.start).collect();
     let parts_of = |i: &usize| args.a.row(*i).len().div_ceil(SLICE_ENTRIES);
     let n_parts: usize = hubs.iter().map(parts_of).sum();
-    let mut partial = vec![T::Sum::default(); n_parts * k];
+    let mut partial = threads.lend::<T::Sum>(n_parts * k)?;
 
     let mut items = Vec::with_capacity(slices.len() + n_parts);
     let mut sums = partial.chunks_mut(k);
@@ -63,6 +66,7 @@ pub(super) fn run<T: Stored>(
             Reduce::Mul => together::<T, Mul>(args, (isa, i), &parts, y),
         }
     }
+    Ok(())
 }
 
 /// Joins the parts of row `i` in their order.

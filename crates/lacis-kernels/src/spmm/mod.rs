@@ -227,7 +227,7 @@ impl Kernel {
         }
         let all = 0..y.n_rows;
         match self.cut {
-            Cut::Rows => hubs::run(self, isa, args, y, threads),
+            Cut::Rows => hubs::run(self, isa, args, y, threads)?,
             Cut::Packed => packed::run(self, isa, args, y, threads)?,
             Cut::Columns => {
                 self.run_blocks(isa, args, blocks(y, slice::from_ref(&all)), threads);

@@ -39,7 +39,7 @@ pub(super) fn run<T: Stored>(
         let mut part = Args { x: Mat { n_cols: width, ..Mat::from(&copy) }, ..*args };
         part.epilogue.bias = part.epilogue.bias.map(|bias| &bias[col..col + width]);
         let y = MatMut { data: &mut y.data[col..], n_rows, n_cols: width, stride };
-        hubs::run(kernel, isa, &part, y, threads);
+        hubs::run(kernel, isa, &part, y, threads)?;
     }
     Ok(())
 }

@@ -344,9 +344,8 @@ impl<T: Stored> Target<'_, '_, T> {
         if self.direct
             && let Some(y) = T::as_sums(y)
         {
-            // Parts of lines are no faster past the caches, and far slower.
-            return match y.as_chunks_mut::<LANES>() {
-                (lines, []) if self.past => store_past(sums, scale, lines),
+            return match self.past {
+                true if WHOLE => store_past(sums, scale, y),
                 _ => store::<_, V, WHOLE>(sums, scale, y),
             };
         }
@@ -378,16 +377,24 @@ fn store<F: Real, const V: usize, const WHOLE: bool>(
     }
 }
 
-/// Writes a tile of sums, scaled, past the caches.
+/// The same past the caches, but for the last two vectors where they overlap: a line that is
+/// written in parts would be slower.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "of iterators the compiler makes narrower vectors")]
-fn store_past<F: Real, const V: usize>(sums: &[[F; LANES]; V], scale: F, y: &mut [[F; LANES]]) {
-    for (sums, y) in sums.iter().zip(y) {
+fn store_past<F: Real, const V: usize>(sums: &[[F; LANES]; V], scale: F, y: &mut [F]) {
+    let lines = if y.len() == V * LANES { V } else { V.saturating_sub(2) };
+    for (v, y) in y.as_chunks_mut::<LANES>().0[..lines].iter_mut().enumerate() {
         let mut scaled = [F::ZERO; LANES];
         for l in 0..LANES {
-            scaled[l] = sums[l] * scale;
+            scaled[l] = sums[v][l] * scale;
         }
         write_past(&scaled, y);
+    }
+    for v in lines..V {
+        let at = if v + 1 == V { y.len() - LANES } else { v * LANES };
+        for l in 0..LANES {
+            y[at + l] = sums[v][l] * scale;
+        }
     }
 }
 

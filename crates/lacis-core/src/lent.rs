@@ -1,0 +1,159 @@
+//! [`Lent`]: memory that a loop needs while it runs, and its next run needs again.
+//!
+//! To ask the system for the same memory in every epoch costs more than many a loop: pages are
+//! taken, cleared and given back each time. [`Threads::lend`](crate::Threads::lend) hands out what
+//! an earlier loop gave back, for as long as somebody says that loops will come again
+//! ([`Threads::keep`](crate::Threads::keep)); else it goes back to the system at once.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytemuck::Pod;
+
+use crate::buffer::Line;
+use crate::{Buffer, Result};
+
+/// What is not lent just now.
+#[derive(Default)]
+pub(crate) struct Idle(Mutex<Shelf>);
+
+#[derive(Default)]
+struct Shelf {
+    buffers: Vec<Buffer<Line>>,
+    /// How many want them kept.
+    keepers: usize,
+}
+
+impl Idle {
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The smallest that has room for so many lines; where none has, the largest leaves, so that
+    /// what grows does not pile up.
+    fn take(&self, lines: usize) -> Option<Buffer<Line>> {
+        let buffers = &mut self.shelf().buffers;
+        let fits = buffers.iter().enumerate().filter(|(_, buffer)| buffer.len() >= lines);
+        if let Some((at, _)) = fits.min_by_key(|(_, buffer)| buffer.len()) {
+            return Some(buffers.swap_remove(at));
+        }
+        let largest = buffers.iter().enumerate().max_by_key(|(_, buffer)| buffer.len());
+        if let Some((at, _)) = largest {
+            buffers.swap_remove(at);
+        }
+        None
+    }
+}
+
+/// Some zeros, to be written; given back when dropped.
+pub struct Lent<'t, T> {
+    home: &'t Idle,
+    lines: Buffer<Line>,
+    len: usize,
+    element: PhantomData<T>,
+}
+
+impl<'t, T: Pod> Lent<'t, T> {
+    pub(crate) fn new(home: &'t Idle, len: usize) -> Result<Self> {
+        let lines = Line::count_for::<T>(len)?;
+        let buffer = match home.take(lines) {
+            Some(mut buffer) => {
+                buffer.make_mut()[..lines].fill(Line::ZERO);
+                buffer
+            }
+            None => Buffer::try_zeroed(lines)?,
+        };
+        Ok(Lent { home, lines: buffer, len, element: PhantomData })
+    }
+}
+
+impl<T: Pod> Deref for Lent<'_, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &bytemuck::cast_slice(&self.lines)[..self.len]
+    }
+}
+
+impl<T: Pod> DerefMut for Lent<'_, T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut bytemuck::cast_slice_mut(self.lines.make_mut())[..self.len]
+    }
+}
+
+impl<T> Drop for Lent<'_, T> {
+    fn drop(&mut self) {
+        let lines = std::mem::replace(&mut self.lines, Buffer::zeroed(0));
+        let mut shelf = self.home.shelf();
+        if shelf.keepers > 0 {
+            shelf.buffers.push(lines);
+        }
+    }
+}
+
+impl<T> fmt::Debug for Lent<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lent({})", self.len)
+    }
+}
+
+/// While it lives, memory that loops give back is kept for the next ones.
+pub struct Keeper(Arc<Idle>);
+
+impl Keeper {
+    pub(crate) fn new(idle: &Arc<Idle>) -> Self {
+        idle.shelf().keepers += 1;
+        Keeper(Arc::clone(idle))
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let mut shelf = self.0.shelf();
+        shelf.keepers -= 1;
+        if shelf.keepers == 0 {
+            shelf.buffers.clear();
+        }
+    }
+}
+
+impl fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keeper")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Threads;
+
+    #[test]
+    fn what_is_kept_is_lent_again_and_is_zeros() {
+        let threads = Threads::one();
+        let place = |len: usize| {
+            let mut lent = threads.lend::<f32>(len).unwrap();
+            assert!(lent.len() == len && lent.iter().all(|x| *x == 0.0));
+            lent.fill(1.5);
+            lent.as_ptr().addr()
+        };
+        let keeper = threads.keep();
+        let first = place(1000);
+        assert_eq!(place(1000), first);
+        assert_eq!(place(7), first, "a smaller one fits too");
+        let (_one, two) = (threads.lend::<f32>(1000).unwrap(), place(1000));
+        assert_ne!(two, first, "two at once are two");
+        drop(keeper);
+        assert!(threads.lend::<u8>(0).unwrap().is_empty());
+        assert!(threads.lend::<f64>(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn clones_share_what_is_kept() {
+        let threads = Threads::new(2).unwrap();
+        let _keeper = threads.clone().keep();
+        let address = |threads: &Threads| threads.lend::<u32>(64).unwrap().as_ptr().addr();
+        assert_eq!(address(&threads), address(&threads.clone()));
+    }
+}
