@@ -62,7 +62,7 @@ def configurations():
                 for what in ["training", "forward"]:
                     yield graph, model, widths, what
     for model in ["gat", "gcn"]:
-        for widths in [(32, 1024), (128, 128)]:
+        for widths in [(32, 1024), (128, 128), (32, 2048)]:
             for what in ["training", "forward"]:
                 yield "dense", model, widths, what
     for graph in ["citation", "uniform", "community"]:
@@ -73,8 +73,8 @@ def configurations():
 def measured(lacis, configuration, more):
     graph, model, (features, hidden), what = configuration
     command = [lacis, "explain", {**GRAPHS, **DENSE}[graph], "--features", str(features),
-               "--classes", str(CLASSES), "--split", "all", "--model", model, "--hidden", str(hidden),
-               "--dropout", "0", "--measure", "--json", *more]
+               "--classes", str(CLASSES), "--split", "all", "--model", model,
+               "--hidden", str(hidden), "--dropout", "0", "--measure", "--json", *more]
     command += ["--heads", "1"] if model == "gat" else []
     command += ["--inference"] if what == "forward" else []
     command += SAMPLED if what == "sampled" else []
@@ -126,7 +126,8 @@ def main():
         rows.append(measured(lacis, configuration, more))
         print(rows[-1], flush=True)
         with open(record, "w") as file:
-            json.dump({"summary": summary(rows), "graphs": {**GRAPHS, **DENSE}, "rows": rows}, file, indent=1)
+            graphs = {**GRAPHS, **DENSE}
+            json.dump({"summary": summary(rows), "graphs": graphs, "rows": rows}, file, indent=1)
             file.write("\n")
     for what, found in summary(rows).items():
         print(f"{what:28} {found}")

@@ -194,9 +194,19 @@ pub struct Bench<'a> {
 /// needs: those of peers (libgomp's, which torch comes with, for 10 to 17 ms), and ours for 1 ms.
 const PEERS_SETTLE: Duration = Duration::from_millis(20);
 const OURS_SETTLE: Duration = Duration::from_millis(3);
-/// A turn begins with runs that are not timed, for about so long: others had the caches meanwhile,
-/// and threads have to find a processor each.
+/// A turn begins with runs that are not timed, at least one, for about so long: others had the
+/// caches meanwhile, and threads have to find a processor each. Runs that are longer than
+/// [`LONG_S`] outlast that.
 const WARM_S: f64 = 0.012;
+const LONG_S: f64 = 0.25;
+
+/// How many runs a turn begins with that are not timed, where one takes so many seconds.
+fn unmeasured(once: f64) -> usize {
+    match once {
+        LONG_S.. => 0,
+        once => ((WARM_S / once.max(1e-6)).ceil() as usize).min(500),
+    }
+}
 
 /// Who takes turns on a problem, and what to call them.
 struct Turn {
@@ -275,7 +285,8 @@ impl<'a> Bench<'a> {
     /// As many as were asked for, or as patience allows.
     fn rounds(&self, turns: &[Turn]) -> usize {
         let asked = usize::from(self.args.rounds);
-        let each: f64 = turns.iter().map(|turn| turn.once * turn.together as f64).sum();
+        let runs = |turn: &Turn| (turn.together + unmeasured(turn.once)) as f64;
+        let each: f64 = turns.iter().map(|turn| turn.once * runs(turn)).sum();
         let allowed = self.patience.map(|patience| (patience / each.max(1e-9)) as usize);
         allowed.map_or(asked, |allowed| allowed.max(3).min(asked))
     }
@@ -364,7 +375,7 @@ impl<'a> Bench<'a> {
             Who::Ours(_) => OURS_SETTLE,
             Who::Peer(_) => PEERS_SETTLE,
         };
-        let unmeasured = ((WARM_S / turn.once.max(1e-6)) as usize).min(500);
+        let unmeasured = unmeasured(turn.once);
         match turn.who {
             Who::Ours(contestant) => {
                 contestant.seconds(problem, unmeasured)?;

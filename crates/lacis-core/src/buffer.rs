@@ -33,8 +33,6 @@ const LINE_BYTES: usize = 64;
 pub(crate) struct Line([u8; LINE_BYTES]);
 
 impl Line {
-    pub(crate) const ZERO: Line = Line([0; LINE_BYTES]);
-
     /// How many have room for `len` elements.
     pub(crate) fn count_for<T>(len: usize) -> Result<usize> {
         let bytes = len.checked_mul(size_of::<T>()).ok_or(Error::Memory { bytes: usize::MAX })?;

@@ -47,25 +47,27 @@ impl Idle {
     }
 }
 
-/// Some zeros, to be written; given back when dropped.
+/// Some numbers of any value, to be written before they are read; given back when dropped.
 pub struct Lent<'t, T> {
     home: &'t Idle,
-    lines: Buffer<Line>,
+    /// None where there are no numbers.
+    lines: Option<Buffer<Line>>,
     len: usize,
     element: PhantomData<T>,
 }
 
 impl<'t, T: Pod> Lent<'t, T> {
     pub(crate) fn new(home: &'t Idle, len: usize) -> Result<Self> {
-        let lines = Line::count_for::<T>(len)?;
-        let buffer = match home.take(lines) {
-            Some(mut buffer) => {
-                buffer.make_mut()[..lines].fill(Line::ZERO);
-                buffer
-            }
-            None => Buffer::try_zeroed(lines)?,
+        let lines = match Line::count_for::<T>(len)? {
+            0 => None,
+            lines => Some(home.take(lines).map_or_else(|| Buffer::try_zeroed(lines), Ok)?),
         };
-        Ok(Lent { home, lines: buffer, len, element: PhantomData })
+        let mut lent = Lent { home, lines, len, element: PhantomData };
+        if cfg!(debug_assertions) {
+            // Whoever reads before writing shall notice: all bits set is no number.
+            bytemuck::cast_slice_mut::<T, u8>(&mut lent).fill(u8::MAX);
+        }
+        Ok(lent)
     }
 }
 
@@ -73,19 +75,23 @@ impl<T: Pod> Deref for Lent<'_, T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        &bytemuck::cast_slice(&self.lines)[..self.len]
+        let Some(lines) = &self.lines else { return &[] };
+        let bytes: &[u8] = bytemuck::cast_slice(lines);
+        bytemuck::cast_slice(&bytes[..self.len * size_of::<T>()])
     }
 }
 
 impl<T: Pod> DerefMut for Lent<'_, T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        &mut bytemuck::cast_slice_mut(self.lines.make_mut())[..self.len]
+        let Some(lines) = &mut self.lines else { return &mut [] };
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(lines.make_mut());
+        bytemuck::cast_slice_mut(&mut bytes[..self.len * size_of::<T>()])
     }
 }
 
 impl<T> Drop for Lent<'_, T> {
     fn drop(&mut self) {
-        let lines = std::mem::replace(&mut self.lines, Buffer::zeroed(0));
+        let Some(lines) = self.lines.take() else { return };
         let mut shelf = self.home.shelf();
         if shelf.keepers > 0 {
             shelf.buffers.push(lines);
@@ -130,12 +136,12 @@ mod tests {
     use crate::Threads;
 
     #[test]
-    fn what_is_kept_is_lent_again_and_is_zeros() {
+    fn what_is_kept_is_lent_again() {
         let threads = Threads::one();
         let place = |len: usize| {
             let mut lent = threads.lend::<f32>(len).unwrap();
-            assert!(lent.len() == len && lent.iter().all(|x| *x == 0.0));
             lent.fill(1.5);
+            assert!(lent.len() == len && lent.iter().all(|x| *x == 1.5));
             lent.as_ptr().addr()
         };
         let keeper = threads.keep();
@@ -145,7 +151,8 @@ mod tests {
         let (_one, two) = (threads.lend::<f32>(1000).unwrap(), place(1000));
         assert_ne!(two, first, "two at once are two");
         drop(keeper);
-        assert!(threads.lend::<u8>(0).unwrap().is_empty());
+        assert!(threads.lend::<f64>(0).unwrap().is_empty());
+        assert_eq!(threads.lend::<[f32; 3]>(7).unwrap().len(), 7);
         assert!(threads.lend::<f64>(usize::MAX).is_err());
     }
 

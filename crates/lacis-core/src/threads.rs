@@ -124,7 +124,7 @@ impl Threads {
         self.pool.as_ref().map_or(1, |pool| pool.count)
     }
 
-    /// Memory for a loop to write, all zeros.
+    /// Memory for a loop: numbers of any value, to be written before they are read.
     ///
     /// # Errors
     /// When the system refuses it.

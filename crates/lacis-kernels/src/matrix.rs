@@ -71,21 +71,19 @@ impl<'a, T: Stored> From<&'a Dense<T>> for Mat<'a, T> {
     }
 }
 
-/// A matrix of zeros that a kernel needs while it runs.
+/// A matrix that a kernel needs while it runs, of numbers of any value.
 #[derive(Debug)]
 pub(crate) struct Room<'t, T> {
     data: Lent<'t, T>,
     n_rows: usize,
     n_cols: usize,
-    stride: usize,
 }
 
 impl<'t, T: Stored> Room<'t, T> {
-    /// Rows begin with a cache line.
-    pub fn zeros(n_rows: usize, n_cols: usize, threads: &'t Threads) -> Result<Self> {
-        let stride = n_cols.next_multiple_of(64 / size_of::<T>());
-        let data = threads.lend(n_rows.saturating_mul(stride))?;
-        Ok(Room { data, n_rows, n_cols, stride })
+    /// One row after another.
+    pub fn lent(n_rows: usize, n_cols: usize, threads: &'t Threads) -> Result<Self> {
+        let data = threads.lend(n_rows.saturating_mul(n_cols))?;
+        Ok(Room { data, n_rows, n_cols })
     }
 
     /// Number of rows.
@@ -101,15 +99,15 @@ impl<'t, T: Stored> Room<'t, T> {
 
 impl<'a, T: Stored> From<&'a Room<'_, T>> for Mat<'a, T> {
     fn from(room: &'a Room<'_, T>) -> Self {
-        let Room { ref data, n_rows, n_cols, stride } = *room;
-        Mat { data, n_rows, n_cols, stride }
+        let Room { ref data, n_rows, n_cols } = *room;
+        Mat { data, n_rows, n_cols, stride: n_cols }
     }
 }
 
 impl<'a, T: Stored> From<&'a mut Room<'_, T>> for MatMut<'a, T> {
     fn from(room: &'a mut Room<'_, T>) -> Self {
-        let (n_rows, n_cols, stride) = (room.n_rows, room.n_cols, room.stride);
-        MatMut { data: &mut room.data, n_rows, n_cols, stride }
+        let (n_rows, n_cols) = (room.n_rows, room.n_cols);
+        MatMut { data: &mut room.data, n_rows, n_cols, stride: n_cols }
     }
 }
 

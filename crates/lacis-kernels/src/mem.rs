@@ -52,11 +52,33 @@ fn fetch_at<T, const CACHE: i32>(address: *const T) {
     let _ = address;
 }
 
+/// While it lives, lines may be written past the caches; when it goes, they are visible before all
+/// that follows.
+pub struct Past(());
+
+impl Past {
+    /// Begins.
+    pub fn begin() -> Self {
+        Past(())
+    }
+}
+
+impl Drop for Past {
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    fn drop(&mut self) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: an order of writes; every CPU of this architecture has it.
+        unsafe {
+            std::arch::x86_64::_mm_sfence();
+        }
+    }
+}
+
 /// Writes whole lines past the caches where `to` begins with one, and as ever elsewhere.
-/// [`written`] must follow before anybody else reads them.
 #[inline(always)]
 #[allow(unsafe_code)]
-pub fn write_past<T: Pod, const N: usize>(from: &[T; N], to: &mut [T; N]) {
+pub fn write_past<T: Pod, const N: usize>(_: &Past, from: &[T; N], to: &mut [T; N]) {
     #[cfg(target_arch = "x86_64")]
     if to.as_ptr().addr().is_multiple_of(64) && size_of::<[T; N]>().is_multiple_of(64) {
         use std::arch::x86_64::{__m128i, _mm_stream_si128};
@@ -64,23 +86,13 @@ pub fn write_past<T: Pod, const N: usize>(from: &[T; N], to: &mut [T; N]) {
         let to: &mut [u8] = bytemuck::cast_slice_mut(to);
         for (from, to) in from.as_chunks::<16>().0.iter().zip(to.as_chunks_mut::<16>().0) {
             let vector: __m128i = bytemuck::cast(*from);
-            // SAFETY: `to` is 16 bytes that are borrowed alone, and begins at a multiple of 16.
+            // SAFETY: `to` is 16 bytes that are borrowed alone, and begins at a multiple of 16;
+            // the fence that must follow is `Past`'s.
             unsafe { _mm_stream_si128(to.as_mut_ptr().cast(), vector) };
         }
         return;
     }
     *to = *from;
-}
-
-/// Makes what was written past the caches visible before all that follows.
-#[inline(always)]
-#[allow(unsafe_code)]
-pub fn written() {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: an order of writes; every CPU of this architecture has it.
-    unsafe {
-        std::arch::x86_64::_mm_sfence();
-    }
 }
 
 #[cfg(test)]
@@ -94,8 +106,9 @@ mod tests {
         for start in 0..17 {
             let mut to = Buffer::<f32>::try_zeroed(64).unwrap();
             let part = to.make_mut()[start..].first_chunk_mut::<16>().unwrap();
-            write_past(&line, part);
-            written();
+            let past = Past::begin();
+            write_past(&past, &line, part);
+            drop(past);
             let is = |at: usize| at.checked_sub(start).and_then(|at| line.get(at)).unwrap_or(&0.0);
             assert!(to.iter().enumerate().all(|(at, x)| x == is(at)), "from {start}");
         }

@@ -7,8 +7,8 @@
 //!  the choice:            the analytic one, unless another is cheaper by more than clocks are off;
 //!                         equal costs go to the first name
 //! ```
-//! Where rows are gathered from all over an `x` that no cache holds ([`spread`]), the table's own
-//! rule decides: small samples cannot show it.
+//! Where rows are gathered from all over an `x` that no cache holds ([`spread`]), and where none
+//! holds the result, the table's own rule decides: small samples cannot show it.
 //!
 //! A profile is plain data: no file, no clock, no environment. The same profile and point give the
 //! same choice, whatever the number of threads that will run it: decisions are made from the
@@ -187,7 +187,7 @@ pub enum Why {
         /// How many samples that rests on.
         samples: usize,
     },
-    /// Nothing near it was measured: caches and the width decide.
+    /// Caches and the width decide: nothing near it was measured, or no sample can show it.
     Analytic,
 }
 

@@ -39,8 +39,19 @@ impl Memory {
     }
 }
 
-/// Numbers that attention's gradient keeps of each node and head.
-const TERMS: usize = 4;
+/// Numbers that the gradients of attention keep of each target and head.
+const GAT_TERMS: usize = 4;
+const GATV2_TERMS: usize = 2;
+
+/// Numbers that kernels keep for the heads of a node: those of a vector begin with an edge.
+fn slots(heads: usize, width: usize) -> usize {
+    const LANES: usize = 16;
+    let channels = width / heads.max(1);
+    match heads {
+        0..=8 => heads.next_power_of_two().max(LANES / channels.clamp(1, LANES)),
+        _ => heads.next_multiple_of(LANES),
+    }
+}
 
 /// What the step that needs most for itself needs: terms of attention's gradient per node and
 /// head, and the gradient of its targets where they are not all sources; shares of maxima.
@@ -49,9 +60,18 @@ fn scratch(plan: &Plan, sizes: &Sizes) -> usize {
     let of = plan.steps.iter().map(|step| match step.operator {
         Operator::AttentionGrad(attention) => {
             let ([rows, cols], [_, width]) = (shape(step.inputs[0]), shape(step.inputs[1]));
-            let apart = attention.scores == Scores::Gat && rows != cols;
-            let targets = if apart { rows * width } else { 0 };
-            (rows + cols) * attention.heads * TERMS + targets
+            let slots = slots(attention.heads, width);
+            match attention.scores {
+                Scores::GatV2 => GATV2_TERMS * rows * slots,
+                Scores::Gat => {
+                    let targets = if rows != cols { rows * width } else { 0 };
+                    (rows + cols + GAT_TERMS * rows) * slots + targets
+                }
+            }
+        }
+        Operator::Attention(attention) if attention.scores == Scores::Gat => {
+            let ([rows, cols], [_, width]) = (shape(step.inputs[0]), shape(step.inputs[1]));
+            (rows + cols) * slots(attention.heads, width)
         }
         Operator::ExtremeGrad(_) => shape(step.inputs[2]).iter().product(),
         _ => 0,

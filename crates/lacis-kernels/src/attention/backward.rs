@@ -232,8 +232,8 @@ impl<'a, T: Stored> InOrder<'a, T> {
     ) -> Result<Self> {
         let (f, b) = (features.as_ref().map(|f| f.n_cols), bias.as_ref().map(|b| b.n_cols));
         let room = |order: &[u32]| {
-            let stored = Room::zeros(order.len(), f.unwrap_or(0), threads)?;
-            Ok((stored, Room::zeros(order.len(), b.unwrap_or(0), threads)?))
+            let stored = Room::lent(order.len(), f.unwrap_or(0), threads)?;
+            Ok((stored, Room::lent(order.len(), b.unwrap_or(0), threads)?))
         };
         let stored = a.order.map(room).transpose()?;
         Ok(InOrder { stored, features, bias })

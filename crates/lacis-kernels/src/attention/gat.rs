@@ -224,7 +224,7 @@ impl<'a, T: Stored> Gat<'a, T> {
         let (n, nnz) = (gat.a.n_rows(), gat.a.cols.len());
         let mut stats = layout.slots(n, 4, threads)?;
         let wanted = grads.bias.is_some() || gat.edge_vectors.is_some();
-        let room = || Room::<T::Sum>::zeros(nnz, layout.heads, threads);
+        let room = || Room::<T::Sum>::lent(nnz, layout.heads, threads);
         let mut scores = wanted.then(room).transpose()?;
         let own = PerEntry::new(nnz, None, scores.as_mut().map(MatMut::from));
         let kept = given.lse.n_cols > layout.heads && !wanted;
@@ -264,7 +264,7 @@ impl<'a, T: Stored> Gat<'a, T> {
     ) -> Result<()> {
         let (layout, mut ordered) = (self.layout, None);
         if self.a.order.is_some() {
-            let mut room = Room::zeros(scores.n_rows(), scores.n_cols(), threads)?;
+            let mut room = Room::lent(scores.n_rows(), scores.n_cols(), threads)?;
             to_callers_order(self.a, scores.into(), (&mut room).into());
             ordered = Some(room);
         }
@@ -288,7 +288,7 @@ impl<'a, T: Stored> Gat<'a, T> {
             return Ok(None);
         };
         let row = row_of(self.layout, vectors);
-        let mut sums = Room::zeros(features.n_rows, self.layout.heads, threads)?;
+        let mut sums = Room::lent(features.n_rows, self.layout.heads, threads)?;
         project(isa, (self.layout, features, &row), (&mut sums).into(), threads);
         if let Some(bias) = self.edges.bias {
             let mut sums = MatMut::from(&mut sums);

@@ -169,7 +169,7 @@ impl Layout {
         blocks: usize,
         threads: &Threads,
     ) -> Result<Room<'_, F>> {
-        Room::zeros(n_rows, self.slots * blocks, threads)
+        Room::lent(n_rows, self.slots * blocks, threads)
     }
 
     /// Room for a number per head.

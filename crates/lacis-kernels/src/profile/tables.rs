@@ -1,5 +1,7 @@
 //! [`TABLES`]: every operation with kernels to choose from, and the choice without measurements.
 
+use lacis_core::DType;
+
 use super::{Machine, Point, size_of_dtype};
 use crate::{gemm, segment, spgemm, spmm};
 
@@ -61,8 +63,9 @@ const fn sparse(op: &'static str, like: Option<&'static str>) -> Table {
         },
         rule: |point, machine| {
             let names = spmm::KERNELS.iter().map(|kernel| kernel.name);
-            let name = match (pays_to_pack(point, machine), result_is_gone(point, machine)) {
-                (true, _) => "packed.v2.farther.past",
+            let name = match (pays_to_pack(point, machine), goes_past(point, machine)) {
+                (true, true) => "packed.v2.farther.past",
+                (true, false) => "packed.v2.farther",
                 (false, true) if point.k <= NARROW => "rows.v4.farther.past",
                 (false, true) => "rows.v4.far.past",
                 (false, false) => return None,
@@ -150,11 +153,14 @@ fn gathering(point: &Point, machine: &Machine) -> &'static str {
     }
 }
 
-/// Whether the first rows of the result have left every cache before the last are computed: they
-/// may as well go past them.
-fn result_is_gone(point: &Point, machine: &Machine) -> bool {
-    let rows = point.units as f64 / point.degree.max(1.0);
-    rows * (point.k * size_of_dtype(point.dtype)) as f64 > machine.last_bytes() as f64
+/// Whether a result is of whole lines, and its first rows have left every cache before the last are
+/// computed: they may as well go past them.
+fn goes_past(point: &Point, machine: &Machine) -> bool {
+    let row_bytes = point.k * size_of_dtype(point.dtype);
+    let rows = point.units as f64 / point.degree;
+    point.dtype != DType::Bf16
+        && row_bytes.is_multiple_of(64)
+        && rows * row_bytes as f64 > machine.last_bytes() as f64
 }
 
 /// Whether 32 columns at a time, copied together, are gathered faster than whole rows: no cache
@@ -190,7 +196,7 @@ mod tests {
     #[test]
     fn the_default_fits_the_caches() {
         let name = |n: usize, k| {
-            let point = Point::sparse([n, n, n], k, lacis_core::DType::F32);
+            let point = Point::sparse([n, n, n], k, DType::F32);
             (table("spmm").unwrap().default)(&point, &Machine::default())
         };
         assert_eq!(name(100, 64), "spmm.csr.rows.v4.plain");
@@ -202,7 +208,7 @@ mod tests {
     fn columns_are_packed_where_rows_are_wanted_from_everywhere() {
         // The last cache of a machine of which nothing is known holds 8 MiB.
         let rule = |[n, degree]: [usize; 2], k, spread| {
-            let point = Point::sparse([n, n, degree * n], k, lacis_core::DType::F32);
+            let point = Point::sparse([n, n, degree * n], k, DType::F32);
             (table("spmm").unwrap().rule)(&Point { spread, ..point }, &Machine::default())
         };
         assert_eq!(rule([80_000, 40], 64, 0.9), Some("spmm.csr.packed.v2.farther.past"));
@@ -220,11 +226,12 @@ mod tests {
     #[test]
     fn what_no_cache_can_keep_goes_past_them() {
         let rule = |n: usize, k| {
-            let point = Point::sparse([n, n, 8 * n], k, lacis_core::DType::F32);
+            let point = Point::sparse([n, n, 8 * n], k, DType::F32);
             (table("spmm").unwrap().rule)(&point, &Machine::default())
         };
         assert_eq!(rule(30_000, 64), None);
         assert_eq!(rule(40_000, 64), Some("spmm.csr.rows.v4.far.past"));
         assert_eq!(rule(1 << 20, 16), Some("spmm.csr.rows.v4.farther.past"));
+        assert_eq!(rule(1 << 20, 41), None, "rows do not end with a line");
     }
 }

@@ -84,7 +84,9 @@ impl<'a, T: Stored> Args<'a, T> {
         if self.axis == Axis::Cols && n_rows == 1 {
             return self.single_row(isa, y, threads);
         }
-        let items = ranges(n_rows, (ITEM_ELEMENTS / n_cols).max(1));
+        let rows = (ITEM_ELEMENTS / n_cols).max(1);
+        let rows = if self.axis == Axis::Cols { rows.next_multiple_of(TOGETHER) } else { rows };
+        let items = ranges(n_rows, rows);
         let ends: Vec<usize> = items.iter().map(|rows| rows.end).collect();
         let items = items.into_iter().zip(y.split(&ends)).collect();
         threads.for_each(items, |(rows, y)| {
@@ -186,7 +188,7 @@ fn plain_columns<T: Stored>((args, first, y): (Args<'_, T>, usize, MatMut<'_, T>
     let mut rows = y.data.chunks_mut(y.stride).take(n_rows);
     for start in (0..n_rows).step_by(TOGETHER) {
         let count = TOGETHER.min(n_rows - start);
-        // The last rows of all may be fewer: they are read again and again to no effect.
+        // At the end there may be fewer: what stands for the others is not used.
         let from: [&[T]; TOGETHER] = from_fn(|r| x.row(first + start + r.min(count - 1)));
         let to: [&mut [T]; TOGETHER] = from_fn(|_| rows.next().unwrap_or_default());
         let next = (first + start + TOGETHER) * x.stride;

@@ -315,7 +315,7 @@ impl<'a, T: Stored> ExtremeBackward<'a, T> {
         threads: &'t Threads,
     ) -> Result<Room<'t, T::Sum>> {
         let args = &self.forward;
-        let mut shares = Room::zeros(y.n_rows, y.n_cols, threads)?;
+        let mut shares = Room::lent(y.n_rows, y.n_cols, threads)?;
         let slices = slices(args);
         let ends: Vec<usize> = slices.iter().map(|rows| rows.end).collect();
         let parts = MatMut::from(&mut shares).split(&ends);

@@ -168,7 +168,8 @@ enum Cut {
 #[derive(Debug)]
 pub struct Kernel {
     /// `spmm.csr.rows.v4.far`: the operator, the format, who does what, the vectors of a tile, how
-    /// far ahead memory is asked; `past` where results go past the caches.
+    /// far ahead memory is asked; `past` where results go past the caches: whole lines of f32 and
+    /// f64 that are not changed on their way (no bias, activation, accumulation).
     pub name: &'static str,
     cut: Cut,
     far: usize,
@@ -184,6 +185,7 @@ pub static KERNELS: &[Kernel] = &[
     kernel("spmm.csr.rows.v4.plain", Cut::Rows, [0, 0]),
     kernel("spmm.csr.columns.v4.near", Cut::Columns, [0, 16]),
     kernel("spmm.csr.grid.v4.far", Cut::Grid, [64, 12]),
+    kernel("spmm.csr.packed.v2.farther", Cut::Packed, [128, 16]),
     past(kernel("spmm.csr.rows.v4.far.past", Cut::Rows, [64, 12])),
     past(kernel("spmm.csr.rows.v4.farther.past", Cut::Rows, [128, 24])),
     past(kernel("spmm.csr.packed.v2.farther.past", Cut::Packed, [128, 16])),

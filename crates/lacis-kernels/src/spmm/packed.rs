@@ -7,12 +7,12 @@
 //! Where `x` is larger than the caches and `p` is not, every line is fetched from memory once per
 //! column block and not once per entry.
 
-use lacis_core::{Dense, Result, Threads};
+use lacis_core::{Result, Threads};
 
 use super::{Args, Kernel, hubs};
 use crate::finish::LANES;
 use crate::isa::Isa;
-use crate::matrix::{Mat, MatMut};
+use crate::matrix::{Mat, MatMut, Room};
 use crate::real::Stored;
 
 /// Columns that are copied together.
@@ -32,10 +32,10 @@ pub(super) fn run<T: Stored>(
     threads: &Threads,
 ) -> Result<()> {
     let (n_rows, k, stride) = (y.n_rows, args.k(), y.stride);
-    let mut copy = Dense::<T>::try_zeros(args.x.n_rows, k.min(WIDTH).next_multiple_of(LANES))?;
+    let mut copy = Room::lent(args.x.n_rows, k.min(WIDTH).next_multiple_of(LANES), threads)?;
     for col in (0..k).step_by(WIDTH) {
         let width = WIDTH.min(k - col);
-        pack(args.x, col..col + width, &mut copy, threads);
+        pack(args.x, col..col + width, (&mut copy).into(), threads);
         let mut part = Args { x: Mat { n_cols: width, ..Mat::from(&copy) }, ..*args };
         part.epilogue.bias = part.epilogue.bias.map(|bias| &bias[col..col + width]);
         let y = MatMut { data: &mut y.data[col..], n_rows, n_cols: width, stride };
@@ -48,11 +48,11 @@ pub(super) fn run<T: Stored>(
 fn pack<T: Stored>(
     x: Mat<'_, T>,
     cols: std::ops::Range<usize>,
-    copy: &mut Dense<T>,
+    copy: MatMut<'_, T>,
     threads: &Threads,
 ) {
-    let stride = copy.stride();
-    let parts = copy.data_mut().chunks_mut(ROWS * stride).enumerate().collect();
+    let stride = copy.stride;
+    let parts = copy.data.chunks_mut(ROWS * stride).enumerate().collect();
     threads.for_each(parts, |(part, copy): (usize, &mut [T])| {
         for (at, to) in copy.chunks_mut(stride).enumerate() {
             let row = &x.row(part * ROWS + at)[cols.clone()];

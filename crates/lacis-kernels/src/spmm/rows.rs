@@ -10,7 +10,7 @@ use crate::finish::{Ending, LANES, end};
 use crate::isa::{Arith, Isa, per_isa};
 use crate::lanes::halves;
 use crate::matrix::MatMut;
-use crate::mem::{L1, L2, fetch_lines, write_past, written};
+use crate::mem::{L1, L2, Past, fetch_lines, write_past};
 use crate::real::{Real, Stored};
 
 /// A piece of a product, and where it goes.
@@ -78,6 +78,7 @@ fn body<M: Arith, T: Stored, W: Weights, J: Join>(part: Part<'_, T>) {
     let tail = Tail::of(args.x.data);
     // Sums go from registers to `y` where they are what it holds; else a tile of them waits.
     let direct = args.epilogue.is_plain() && T::as_sums(&mut []).is_some();
+    let past = (ahead.past && direct).then(Past::begin);
     let first = rows.start;
     let block = if tiles(cols.len()).count() > 1 { BLOCK } else { rows.len().max(1) };
     for start in rows.clone().step_by(block) {
@@ -89,7 +90,7 @@ fn body<M: Arith, T: Stored, W: Weights, J: Join>(part: Part<'_, T>) {
             let x = args.x.data.get(col..).unwrap_or_default();
             let stride = args.x.stride;
             let from = Tile { args, ahead, tail: &tail, x, stride, wide };
-            let past = ahead.past && direct;
+            let past = past.as_ref();
             let mut to = Target { args, isa, out: &mut out, first, direct, past, tile, col };
             match wide.div_ceil(LANES) {
                 _ if wide < LANES => rows_of::<M, T, W, J, 1, false>(from, rows.clone(), &mut to),
@@ -99,9 +100,6 @@ fn body<M: Arith, T: Stored, W: Weights, J: Join>(part: Part<'_, T>) {
                 _ => rows_of::<M, T, W, J, VECTORS, true>(from, rows.clone(), &mut to),
             }
         }
-    }
-    if ahead.past {
-        written();
     }
 }
 
@@ -314,8 +312,8 @@ struct Target<'a, 'o, T: Stored> {
     first: usize,
     /// Whether sums are what `y` holds.
     direct: bool,
-    /// Whether they go there past the caches.
-    past: bool,
+    /// Where they go there past the caches.
+    past: Option<&'a Past>,
     /// The columns of `out`.
     tile: Range<usize>,
     /// The first column of the result.
@@ -344,8 +342,9 @@ impl<T: Stored> Target<'_, '_, T> {
         if self.direct
             && let Some(y) = T::as_sums(y)
         {
-            return match self.past {
-                true if WHOLE => store_past(sums, scale, y),
+            return match (self.past, y.as_chunks_mut::<LANES>()) {
+                // A line that is written in parts would be slower.
+                (Some(past), (lines, [])) => store_past(past, sums, scale, lines),
                 _ => store::<_, V, WHOLE>(sums, scale, y),
             };
         }
@@ -377,24 +376,21 @@ fn store<F: Real, const V: usize, const WHOLE: bool>(
     }
 }
 
-/// The same past the caches, but for the last two vectors where they overlap: a line that is
-/// written in parts would be slower.
+/// The same past the caches.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "of iterators the compiler makes narrower vectors")]
-fn store_past<F: Real, const V: usize>(sums: &[[F; LANES]; V], scale: F, y: &mut [F]) {
-    let lines = if y.len() == V * LANES { V } else { V.saturating_sub(2) };
-    for (v, y) in y.as_chunks_mut::<LANES>().0[..lines].iter_mut().enumerate() {
+fn store_past<F: Real, const V: usize>(
+    past: &Past,
+    sums: &[[F; LANES]; V],
+    scale: F,
+    y: &mut [[F; LANES]],
+) {
+    for (sums, y) in sums.iter().zip(y) {
         let mut scaled = [F::ZERO; LANES];
         for l in 0..LANES {
-            scaled[l] = sums[v][l] * scale;
+            scaled[l] = sums[l] * scale;
         }
-        write_past(&scaled, y);
-    }
-    for v in lines..V {
-        let at = if v + 1 == V { y.len() - LANES } else { v * LANES };
-        for l in 0..LANES {
-            y[at + l] = sums[v][l] * scale;
-        }
+        write_past(past, &scaled, y);
     }
 }
 
