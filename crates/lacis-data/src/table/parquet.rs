@@ -49,6 +49,15 @@ fn read_columns(path: &Path, job: &Job<'_>) -> Result<Table> {
     let (file, size) = open_file(path)?;
     let reader = SerializedFileReader::new(file).map_err(damaged)?;
     let meta = reader.metadata();
+    // The crate asserts this, with words of its own on the terminal.
+    let mut chunks = meta.row_groups().iter().flat_map(|group| group.columns());
+    if chunks.any(|chunk| {
+        chunk.data_page_offset() < 0
+            || chunk.dictionary_page_offset().is_some_and(|at| at < 0)
+            || chunk.compressed_size() < 0
+    }) {
+        return Err(Error::file(path, "is damaged: a column begins before the file"));
+    }
     let rows = meta.row_groups().iter().map(|group| group.num_rows().max(0) as u64).sum::<u64>();
     let schema = meta.file_metadata().schema_descr();
     let cells = rows.saturating_mul(schema.num_columns() as u64);
