@@ -10,8 +10,8 @@ candidate among those that multiply in the order its code has:
 
 (PyG 2.8's `GCNConv`, `SAGEConv`, `GINConv`, `SGConv`, `GATConv`; DGL 2's `GraphConv`, `SAGEConv`,
 `GINConv`, `SGConv`, `GATConv`.) Times are sums over the layers; a ratio above 1 is gained. GCN and
-GAT also meet a graph as dense as those that SENSEi gains most on (500 edges a node), SAGE also
-batches of sampled neighbours.
+GAT also meet a dense graph (415 edges a node; SENSEi gains most on such), SAGE also batches of
+sampled neighbours.
 
     python3 benchmarks/orders.py LACIS RECORD.json [--machine FILE] [--seconds N]
 
