@@ -187,7 +187,7 @@ def pyg_softmax(graph, task):
 
 
 def pyg_attention(graph, task):
-    """What GATConv computes between its linear layer and its bias."""
+    """What GATConv computes between its linear layer and its bias; along columns, its gradient."""
     t, _ = Torch(), load("torch_geometric")
     from torch_geometric.utils import scatter, softmax
 
@@ -204,7 +204,15 @@ def pyg_attention(graph, task):
         alpha = softmax(t.torch.nn.functional.leaky_relu(alpha, 0.2), row, num_nodes=graph.n)
         return scatter(x.index_select(0, col) * alpha[..., None], row, 0, graph.n, "sum").view(-1, k)
 
-    return "torch_geometric softmax and scatter, as GATConv", run
+    if task["axis"] == 0:
+        return "torch_geometric softmax and scatter, as GATConv", run
+    given = [x.requires_grad_(), target.requires_grad_(), source.requires_grad_()]
+    y, gradient = run(), t.dense("gradient", graph.n, k, task)
+
+    def back():
+        return t.torch.autograd.grad(y, given, gradient, retain_graph=True)[0].view(-1, k)
+
+    return "torch_geometric softmax and scatter, as GATConv, its gradient", back
 
 
 def torch_select_reduce(graph, task):

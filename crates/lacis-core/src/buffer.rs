@@ -13,6 +13,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytemuck::{Pod, Zeroable};
 use memmap2::MmapMut;
@@ -22,7 +23,7 @@ use crate::{Error, Result};
 /// Memory that somebody else keeps: a mapped file, a `Vec`, an array of another language.
 pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
-/// From this size on a buffer begins at a huge page and asks for them.
+/// From this size on a buffer asks for huge pages, and begins near the beginning of one.
 const HUGE_FROM_BYTES: usize = HUGE_PAGE_BYTES;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 const LINE_BYTES: usize = 64;
@@ -62,8 +63,11 @@ impl Owned {
         Owned::try_zeroed(bytes).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// An anonymous map with room to start at a huge-page boundary; `None` if the system has none.
+    /// An anonymous map with room to start a little after a huge-page boundary; `None` if the
+    /// system has none.
     fn pages(bytes: usize) -> Option<Self> {
+        let after = stagger();
+        let bytes = bytes.checked_add(after)?;
         let map = MmapMut::map_anon(bytes.checked_add(HUGE_PAGE_BYTES)?).ok()?;
         let start = map.as_ptr().align_offset(HUGE_PAGE_BYTES);
         // Whole huge pages only, or the end of a buffer would take one it does not fill. Refused
@@ -74,7 +78,7 @@ impl Owned {
             start,
             bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES,
         );
-        Some(Owned::Pages { map, start })
+        Some(Owned::Pages { map, start: start + after })
     }
 
     fn bytes(&self) -> &[u8] {
@@ -90,6 +94,19 @@ impl Owned {
             Owned::Pages { map, start } => &mut map[*start..],
         }
     }
+}
+
+/// How far after a huge page's beginning the next large buffer begins: whole lines, different ones
+/// for buffers that are made one after another. A CPU tells a load from a store before it by the
+/// lowest 12 bits of their addresses; were all buffers to begin alike, reading row `i` of one would
+/// wait until row `i` of another is written.
+fn stagger() -> usize {
+    const LINES: usize = 4096 / LINE_BYTES;
+    /// Odd, so that all lines have their turn; more than a few, so that rows near each other, too,
+    /// are told apart.
+    const STEP: usize = 11;
+    static MADE: AtomicUsize = AtomicUsize::new(0);
+    MADE.fetch_add(1, Ordering::Relaxed) * STEP % LINES * LINE_BYTES
 }
 
 #[derive(Clone)]
@@ -279,6 +296,14 @@ mod tests {
             assert!(buffer.iter().all(|&v| v == 0.0));
             assert_eq!(buffer.len(), len);
         }
+    }
+
+    #[test]
+    fn large_buffers_do_not_begin_alike() {
+        let buffers = [(); 3].map(|()| Buffer::<f32>::zeroed(HUGE_FROM_BYTES / 4));
+        let low = buffers.each_ref().map(|buffer| buffer.as_ptr().addr() % 4096);
+        assert!(low.iter().all(|low| low % LINE_BYTES == 0), "{low:?}");
+        assert!(low[0] != low[1] && low[1] != low[2] && low[0] != low[2], "{low:?}");
     }
 
     #[test]

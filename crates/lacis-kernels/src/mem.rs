@@ -75,6 +75,10 @@ impl Drop for Past {
     }
 }
 
+/// Numbers that begin with a line: they are read back before they have left the core.
+#[repr(align(64))]
+struct Line<T, const N: usize>([T; N]);
+
 /// Writes whole lines past the caches where `to` begins with one, and as ever elsewhere.
 #[inline(always)]
 #[allow(unsafe_code)]
@@ -82,7 +86,9 @@ pub fn write_past<T: Pod, const N: usize>(_: &Past, from: &[T; N], to: &mut [T; 
     #[cfg(target_arch = "x86_64")]
     if to.as_ptr().addr().is_multiple_of(64) && size_of::<[T; N]>().is_multiple_of(64) {
         use std::arch::x86_64::{__m128i, _mm_stream_si128};
-        let from: &[u8] = bytemuck::cast_slice(from);
+        // Looked at from outside, or what was computed by wide vectors is computed by narrow ones.
+        let line = Line(*from);
+        let from: &[u8] = bytemuck::cast_slice(&std::hint::black_box(&line).0);
         let to: &mut [u8] = bytemuck::cast_slice_mut(to);
         for (from, to) in from.as_chunks::<16>().0.iter().zip(to.as_chunks_mut::<16>().0) {
             let vector: __m128i = bytemuck::cast(*from);
@@ -95,10 +101,39 @@ pub fn write_past<T: Pod, const N: usize>(_: &Past, from: &[T; N], to: &mut [T; 
     *to = *from;
 }
 
+/// Copies past the caches: whole lines of `to` so, what is before the first and after the last as
+/// ever.
+pub fn copy_past<T: Pod>(past: &Past, from: &[T], to: &mut [T]) {
+    let (from, to): (&[u8], &mut [u8]) = (bytemuck::cast_slice(from), bytemuck::cast_slice_mut(to));
+    let before = to.as_ptr().addr().wrapping_neg() % 64;
+    let (first, to) = to.split_at_mut(before.min(to.len()));
+    let (first_from, from) = from.split_at(first.len());
+    first.copy_from_slice(first_from);
+    let ((lines, rest), (to, to_rest)) = (from.as_chunks::<64>(), to.as_chunks_mut::<64>());
+    lines.iter().zip(to).for_each(|(from, to)| write_past(past, from, to));
+    to_rest.copy_from_slice(rest);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use lacis_core::Buffer;
+
+    #[test]
+    fn copies_past_the_caches_are_whole() {
+        let from: Vec<f32> = (0..100).map(|at| at as f32 + 0.5).collect();
+        for (start, len) in [(0, 100), (3, 97), (5, 2), (16, 64), (17, 40), (1, 0)] {
+            let mut to = Buffer::<f32>::try_zeroed(128).unwrap();
+            let past = Past::begin();
+            copy_past(&past, &from[..len], &mut to.make_mut()[start..start + len]);
+            drop(past);
+            let is = |at: usize| match at.checked_sub(start) {
+                Some(at) if at < len => from[at],
+                _ => 0.0,
+            };
+            assert!(to.iter().enumerate().all(|(at, x)| *x == is(at)), "{len} from {start}");
+        }
+    }
 
     #[test]
     fn what_is_written_past_the_caches_is_there_wherever_it_begins() {

@@ -7,16 +7,17 @@
 //!  the choice:            the analytic one, unless another is cheaper by more than clocks are off;
 //!                         equal costs go to the first name
 //! ```
-//! Where rows are gathered from all over an `x` that no cache holds ([`spread`]), and where none
-//! holds the result, the table's own rule decides: small samples cannot show it.
+//! Where rows are gathered from all over an `x` that no cache holds, or from a few that one does
+//! ([`gathers`]), and where none holds the result, the table's own rule decides: small samples
+//! cannot show it.
 //!
 //! A profile is plain data: no file, no clock, no environment. The same profile and point give the
 //! same choice, whatever the number of threads that will run it: decisions are made from the
 //! section that was measured with the most.
 
+mod gathers;
 mod machine;
 mod near;
-mod spread;
 mod tables;
 
 use std::collections::BTreeMap;
@@ -27,8 +28,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::isa::Isa;
 
+pub use gathers::{Gathers, gathers};
 pub use machine::{Cache, Machine};
-pub use spread::spread;
 pub use tables::{TABLES, Table, table, tables_version};
 
 /// The form of the file; another one cannot be read.
@@ -110,9 +111,13 @@ pub struct Point {
     pub degree: f64,
     /// Units of work: entries, or rows where there are none. Time is in proportion.
     pub units: usize,
-    /// How evenly gathered rows are [`spread`] over all; 0 where that is not known.
+    /// How evenly gathered rows are spread over all: [`Gathers::spread`]; 0 where that is not
+    /// known.
     #[serde(default)]
     pub spread: f64,
+    /// From how many rows they come for a while: [`Gathers::window`]; 0 where that is not known.
+    #[serde(default)]
+    pub window: usize,
 }
 
 impl Point {
@@ -133,7 +138,14 @@ impl Point {
             degree,
             units: entries,
             spread: 0.0,
+            window: 0,
         }
+    }
+
+    /// The same, of a matrix that was looked at.
+    #[must_use]
+    pub fn gathering(self, Gathers { spread, window }: Gathers) -> Self {
+        Point { spread, window, ..self }
     }
 
     /// What the time of one unit is about in proportion to: its bytes, or the products of a row.

@@ -22,7 +22,6 @@ use lacis_core::threads::ranges;
 use lacis_core::{CsrView, Error, Result, Threads};
 
 use crate::isa::{Arith, Isa, per_isa};
-use crate::lanes::LANES;
 use crate::matrix::{Mat, MatMut};
 use crate::spmm;
 
@@ -111,7 +110,7 @@ impl Kernel {
     }
 }
 
-/// `Y = X·W`: spmm with the kernel whose tile is as wide as a row, or the widest.
+/// `Y = X·W`: spmm whose gathered rows, those of the weights, are near anyway.
 ///
 /// # Errors
 /// When a size does not fit.
@@ -122,9 +121,7 @@ pub fn sparse_matmul<'a, 'y>(
     threads: &Threads,
 ) -> Result<()> {
     let args = spmm::Args::new(x, w, Reduce::Sum)?;
-    let y = y.into();
-    let vectors = y.n_cols.div_ceil(LANES).clamp(1, spmm::KERNELS.len());
-    spmm::KERNELS[vectors - 1].run(Isa::best(), &args, y, threads)
+    spmm::PLAIN.run(Isa::best(), &args, y, threads)
 }
 
 fn gather(_: Isa, args: &Args<'_>, dw: MatMut<'_>, threads: &Threads) -> Result<()> {

@@ -65,6 +65,45 @@ fn check<T: Stored>(a: &Csr, k: usize, scaled: bool) {
     }
 }
 
+/// Bias and activation without what `y` held: on their way past the caches, too, in rows that are
+/// whole lines and in others.
+#[test]
+fn endings_that_replace() {
+    fn ends<T: Stored>(a: &Csr, k: usize) {
+        let x = dense::<T>(a.n_cols(), k, 5);
+        let bias = scale::<T::Sum>(k, -0.3);
+        let bias64 = wide(&bias);
+        for (reduce, activation) in
+            [(Reduce::Mean, Activation::Relu), (Reduce::Max, Activation::Identity)]
+        {
+            let mut truth = Spmm::new(reduce);
+            (truth.bias, truth.activation) = (Some(&bias64[..]), activation);
+            let epilogue = Epilogue { accum: Accum::Replace, bias: Some(&bias), activation };
+            let args = Args::new(a.view(), &x, reduce).unwrap().ending(epilogue).unwrap();
+            let expected = truth.forward(a, &x.cast::<f64>()).unwrap();
+            for kernel in KERNELS {
+                let run = |isa: Isa, threads: &Threads| {
+                    let mut y = Dense::<T>::from_fn(a.n_rows(), k, |_, _| f64::NAN);
+                    kernel.run(isa, &args, &mut y, threads).unwrap();
+                    Same(y)
+                };
+                for (isa, Same(y)) in on_every_machine(run) {
+                    let what = format!("{} {} {reduce:?} k={k}", kernel.name, isa.name());
+                    assert_close(&y, &expected, tolerance::<T>(a, reduce), &what);
+                }
+            }
+        }
+    }
+    // More rows than wait at once, or than a block has.
+    let a = matrix(300, 70, 900, false);
+    for k in [1, 16, 32, 41, 48, 64, 96, 100, 112, 128, 192] {
+        ends::<f32>(&a, k);
+        ends::<bf16>(&a, k);
+    }
+    ends::<f64>(&a, 41);
+    ends::<f64>(&a, 48);
+}
+
 /// Equal in every bit.
 struct Same<T: Element>(Dense<T>);
 

@@ -1,7 +1,5 @@
 //! [`TABLES`]: every operation with kernels to choose from, and the choice without measurements.
 
-use lacis_core::DType;
-
 use super::{Machine, Point, size_of_dtype};
 use crate::{gemm, segment, spgemm, spmm};
 
@@ -63,14 +61,17 @@ const fn sparse(op: &'static str, like: Option<&'static str>) -> Table {
         },
         rule: |point, machine| {
             let names = spmm::KERNELS.iter().map(|kernel| kernel.name);
-            let name = match (pays_to_pack(point, machine), goes_past(point, machine)) {
-                (true, true) => "packed.v2.farther.past",
-                (true, false) => "packed.v2.farther",
-                (false, true) if point.k <= NARROW => "rows.v4.farther.past",
-                (false, true) => "rows.v4.far.past",
-                (false, false) => return None,
+            let past = goes_past(point, machine);
+            let name = match () {
+                () if stays_near(point, machine) && of_lines(point) => "rows.v4.early",
+                () if stays_near(point, machine) => "rows.v4.plain",
+                () if pays_to_pack(point, machine) => "packed.v2.farther",
+                () if pays_to_align(point, machine) => "packed.v4.far",
+                () if past => gathering(point, machine),
+                () => return None,
             };
-            Some(named(names, name))
+            let name = if past { format!("{name}.past") } else { name.to_owned() };
+            Some(named(names, &name))
         },
     }
 }
@@ -140,27 +141,51 @@ fn fnv(hash: u64, byte: u8) -> u64 {
     (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
 }
 
-/// Columns up to which rows are short: more of them are asked for ahead.
+/// Columns up to which rows are short: asking for them twice takes longer than it saves.
 const NARROW: usize = 32;
 
-/// How to gather rows: asked for far ahead where no cache holds them, in narrow tiles where they
-/// are short; not at all where a core's own cache has them.
+/// How to gather rows: asked for ahead where no cache holds them, once where they are short; not at
+/// all where a core's own cache has them.
 fn gathering(point: &Point, machine: &Machine) -> &'static str {
     match (point.bytes > machine.near_bytes(), point.k) {
         (false, _) => "rows.v4.plain",
-        (true, 0..=NARROW) => "rows.v4.farther",
+        (true, 0..=NARROW) => "rows.v4.early",
         (true, _) => "rows.v4.far",
     }
 }
 
-/// Whether a result is of whole lines, and its first rows have left every cache before the last are
-/// computed: they may as well go past them.
+/// Bytes of a row of `x`, and of the result.
+fn row_bytes(point: &Point) -> usize {
+    point.k * size_of_dtype(point.dtype)
+}
+
+/// Whether rows of `x` and of the result are whole lines.
+fn of_lines(point: &Point) -> bool {
+    row_bytes(point).is_multiple_of(64)
+}
+
+/// Whether the first rows of a result have left every cache before the last are computed: they may
+/// as well go past them.
 fn goes_past(point: &Point, machine: &Machine) -> bool {
-    let row_bytes = point.k * size_of_dtype(point.dtype);
-    let rows = point.units as f64 / point.degree;
-    point.dtype != DType::Bf16
-        && row_bytes.is_multiple_of(64)
-        && rows * row_bytes as f64 > machine.last_bytes() as f64
+    /// Bytes from which a row that is not of whole lines may wait until they are.
+    const WIDE: usize = 384;
+    let (row, rows) = (row_bytes(point), point.units as f64 / point.degree);
+    (of_lines(point) || row >= WIDE) && rows * row as f64 > machine.last_bytes() as f64
+}
+
+/// Whether a core's own cache has the rows that are wanted though it does not hold all: rows of
+/// the matrix name columns near theirs.
+fn stays_near(point: &Point, machine: &Machine) -> bool {
+    point.window > 0 && 2 * point.window * row_bytes(point) <= machine.near_bytes()
+}
+
+/// Whether rows copied to begin with a line are gathered so much faster that copying them pays:
+/// they do not end with one, no core's cache has them, and they are wanted often.
+fn pays_to_align(point: &Point, machine: &Machine) -> bool {
+    /// Times that a copied row must be gathered.
+    const OFTEN: f64 = 32.0;
+    let vectors = point.k > 16;
+    !of_lines(point) && vectors && point.degree >= OFTEN && point.bytes > machine.near_bytes()
 }
 
 /// Whether 32 columns at a time, copied together, are gathered faster than whole rows: no cache
@@ -179,6 +204,8 @@ fn pays_to_pack(point: &Point, machine: &Machine) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use lacis_core::DType;
+
     use super::*;
 
     #[test]
@@ -200,7 +227,7 @@ mod tests {
             (table("spmm").unwrap().default)(&point, &Machine::default())
         };
         assert_eq!(name(100, 64), "spmm.csr.rows.v4.plain");
-        assert_eq!(name(1 << 20, 16), "spmm.csr.rows.v4.farther");
+        assert_eq!(name(1 << 20, 16), "spmm.csr.rows.v4.early");
         assert_eq!(name(1 << 20, 64), "spmm.csr.rows.v4.far");
     }
 
@@ -220,7 +247,7 @@ mod tests {
             rule([20_000, 40], 64, 0.9),
             rule([800_000, 40], 64, 0.9),
         ];
-        assert!(others.iter().flatten().all(|name| !name.contains("packed")), "{others:?}");
+        assert!(others.iter().flatten().all(|name| !name.contains("packed.v2")), "{others:?}");
     }
 
     #[test]
@@ -231,7 +258,34 @@ mod tests {
         };
         assert_eq!(rule(30_000, 64), None);
         assert_eq!(rule(40_000, 64), Some("spmm.csr.rows.v4.far.past"));
-        assert_eq!(rule(1 << 20, 16), Some("spmm.csr.rows.v4.farther.past"));
-        assert_eq!(rule(1 << 20, 41), None, "rows do not end with a line");
+        assert_eq!(rule(1 << 20, 16), Some("spmm.csr.rows.v4.early.past"));
+        assert_eq!(rule(1 << 20, 100), Some("spmm.csr.rows.v4.far.past"));
+        assert_eq!(rule(1 << 20, 41), None, "short rows that end between lines");
+    }
+
+    #[test]
+    fn rows_near_theirs_are_asked_for_once_or_not_at_all() {
+        // A core of a machine of which nothing is known keeps 1 MiB.
+        let rule = |n: usize, window| {
+            let point = Point { window, ..Point::sparse([n, n, 4 * n], 60, DType::F32) };
+            (table("spmm").unwrap().rule)(&point, &Machine::default())
+        };
+        assert_eq!(rule(20_000, 2000), Some("spmm.csr.rows.v4.plain"));
+        assert_eq!(rule(20_000, 4000), None);
+        assert_eq!(rule(20_000, 0), None, "nobody looked");
+        let lines =
+            Point { window: 2000, ..Point::sparse([1 << 20, 1 << 20, 1 << 22], 64, DType::F32) };
+        let name = (table("spmm").unwrap().rule)(&lines, &Machine::default());
+        assert_eq!(name, Some("spmm.csr.rows.v4.early.past"));
+    }
+
+    #[test]
+    fn rows_that_end_between_lines_are_copied_where_they_are_wanted_often() {
+        let rule = |degree: usize, k| {
+            let point = Point::sparse([10_000, 10_000, degree * 10_000], k, DType::F32);
+            (table("spmm").unwrap().rule)(&point, &Machine::default())
+        };
+        assert_eq!(rule(50, 41), Some("spmm.csr.packed.v4.far"));
+        assert_eq!([rule(50, 48), rule(5, 41), rule(50, 7)], [None; 3]);
     }
 }

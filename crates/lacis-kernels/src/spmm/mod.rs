@@ -23,6 +23,7 @@
 
 mod extreme;
 mod hubs;
+mod lines;
 mod packed;
 mod rows;
 mod terms;
@@ -47,6 +48,8 @@ use rows::{Out, Part};
 pub const SLICE_ENTRIES: usize = 1 << 15;
 /// Entries times columns of an item, below which another thread would not pay.
 const ITEM_WORK: usize = 1 << 18;
+/// Numbers that wait for their lines to be whole: some rows of most widths, and they stay near.
+const STAGE: usize = 1 << 13;
 
 /// A product to compute, its sizes checked.
 #[derive(Clone, Copy, Debug)]
@@ -161,15 +164,16 @@ enum Cut {
     Rows,
     Columns,
     Grid,
-    Packed,
+    /// So many columns after others, copied together.
+    Packed(usize),
 }
 
 /// One way to compute it.
 #[derive(Debug)]
 pub struct Kernel {
     /// `spmm.csr.rows.v4.far`: the operator, the format, who does what, the vectors of a tile, how
-    /// far ahead memory is asked; `past` where results go past the caches: whole lines of f32 and
-    /// f64 that are not changed on their way (no bias, activation, accumulation).
+    /// far ahead memory is asked; `past` where results go past the caches, unless they are added
+    /// to what is there.
     pub name: &'static str,
     cut: Cut,
     far: usize,
@@ -182,14 +186,22 @@ pub static KERNELS: &[Kernel] = &[
     kernel("spmm.csr.rows.v4.far", Cut::Rows, [64, 12]),
     kernel("spmm.csr.rows.v4.farther", Cut::Rows, [128, 24]),
     kernel("spmm.csr.rows.v4.near", Cut::Rows, [0, 16]),
-    kernel("spmm.csr.rows.v4.plain", Cut::Rows, [0, 0]),
+    kernel("spmm.csr.rows.v4.early", Cut::Rows, [128, 0]),
+    PLAIN,
     kernel("spmm.csr.columns.v4.near", Cut::Columns, [0, 16]),
     kernel("spmm.csr.grid.v4.far", Cut::Grid, [64, 12]),
-    kernel("spmm.csr.packed.v2.farther", Cut::Packed, [128, 16]),
+    kernel("spmm.csr.packed.v2.farther", Cut::Packed(32), [128, 16]),
+    kernel("spmm.csr.packed.v4.far", Cut::Packed(64), [64, 12]),
     past(kernel("spmm.csr.rows.v4.far.past", Cut::Rows, [64, 12])),
     past(kernel("spmm.csr.rows.v4.farther.past", Cut::Rows, [128, 24])),
-    past(kernel("spmm.csr.packed.v2.farther.past", Cut::Packed, [128, 16])),
+    past(kernel("spmm.csr.rows.v4.early.past", Cut::Rows, [128, 0])),
+    past(kernel("spmm.csr.rows.v4.plain.past", Cut::Rows, [0, 0])),
+    past(kernel("spmm.csr.packed.v2.farther.past", Cut::Packed(32), [128, 16])),
+    past(kernel("spmm.csr.packed.v4.far.past", Cut::Packed(64), [64, 12])),
 ];
+
+/// Rows of `x` are near: nothing is asked for ahead.
+pub const PLAIN: Kernel = kernel("spmm.csr.rows.v4.plain", Cut::Rows, [0, 0]);
 
 const fn kernel(name: &'static str, cut: Cut, [far, near]: [usize; 2]) -> Kernel {
     Kernel { name, cut, far, near, past: false }
@@ -230,7 +242,7 @@ impl Kernel {
         let all = 0..y.n_rows;
         match self.cut {
             Cut::Rows => hubs::run(self, isa, args, y, threads)?,
-            Cut::Packed => packed::run(self, isa, args, y, threads)?,
+            Cut::Packed(width) => packed::run((self, width), isa, args, y, threads)?,
             Cut::Columns => {
                 self.run_blocks(isa, args, blocks(y, slice::from_ref(&all)), threads);
             }
@@ -258,7 +270,11 @@ impl Kernel {
         rows: Range<usize>,
         out: Out<'_, T>,
     ) {
-        rows::run(Part { args, isa, ahead: self.ahead(&args.x), rows, out });
+        let ahead = self.ahead(&args.x);
+        let waits = self.past && out.waits(args);
+        let mut room = waits.then(|| [T::narrow(T::Sum::ZERO); STAGE]);
+        let stage = room.as_mut().map(|room| &mut room[..]);
+        rows::run(Part { args, isa, ahead, rows, out, stage });
     }
 
     fn ahead<T: Stored>(&self, x: &Mat<'_, T>) -> Ahead {

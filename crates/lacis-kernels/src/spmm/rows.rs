@@ -4,13 +4,14 @@ use std::ops::Range;
 
 use lacis_core::reference::Reduce;
 
+use super::lines;
 use super::terms::{Join, Max, Min, Mul, Ones, Scaled, Sum, Values, Weights};
-use super::{Ahead, Args};
-use crate::finish::{Ending, LANES, end};
+use super::{Ahead, Args, STAGE};
+use crate::finish::{Accum, Ending, LANES, end};
 use crate::isa::{Arith, Isa, per_isa};
 use crate::lanes::halves;
 use crate::matrix::MatMut;
-use crate::mem::{L1, L2, Past, fetch_lines, write_past};
+use crate::mem::{L1, L2, Past, copy_past, fetch_lines, write_past};
 use crate::real::{Real, Stored};
 
 /// A piece of a product, and where it goes.
@@ -20,6 +21,8 @@ pub(super) struct Part<'a, T: Stored> {
     pub ahead: Ahead,
     pub rows: Range<usize>,
     pub out: Out<'a, T>,
+    /// Where rows wait until their lines are whole, and go past the caches.
+    pub stage: Option<&'a mut [T]>,
 }
 
 /// Where results go.
@@ -32,11 +35,23 @@ pub(super) enum Out<'a, T: Stored> {
     Partial(Range<usize>, &'a mut [T::Sum]),
 }
 
+impl<T: Stored> Out<'_, T> {
+    /// Whether rows have to wait before they can go past the caches: they lie one after another,
+    /// but are not whole lines.
+    pub fn waits(&self, args: &Args<'_, T>) -> bool {
+        let Out::Rows(y) = self else { return false };
+        let k = args.k();
+        let lines = (k * size_of::<T>()).is_multiple_of(64) && y.data.as_ptr().addr() % 64 == 0;
+        let replaced = args.epilogue.accum == Accum::Replace;
+        y.stride == k && k <= STAGE && replaced && !lines
+    }
+}
+
 /// Vectors of a tile at most: two sets of so many sums fit in registers.
-const VECTORS: usize = 4;
+pub(super) const VECTORS: usize = 4;
 /// Rows for which one tile is computed before the next tile is: enough to make the choice of the
 /// tile's code cheap, few enough to find their rows of `x` in the same pages again.
-const BLOCK: usize = 64;
+pub(super) const BLOCK: usize = 64;
 
 /// The columns of each tile: whole vectors, shared out evenly, so that a tile has less than a
 /// vector only where the matrix has.
@@ -50,7 +65,11 @@ pub(super) fn tiles(k: usize) -> impl Iterator<Item = Range<usize>> {
 /// Computes a part.
 pub(super) fn run<T: Stored>(part: Part<'_, T>) {
     match part.args.reduce {
-        Reduce::Sum | Reduce::Mean => weighted::<T, Sum>(part),
+        Reduce::Sum | Reduce::Mean => {
+            if let Some(part) = lines::run(part) {
+                weighted::<T, Sum>(part);
+            }
+        }
         Reduce::Max => weighted::<T, Max>(part),
         Reduce::Min => weighted::<T, Min>(part),
         Reduce::Mul => weighted::<T, Mul>(part),
@@ -70,7 +89,7 @@ per_isa!(fn compiled<[T: Stored, W: Weights, J: Join], []>(part: Part<'_, T>) = 
 
 #[inline(always)]
 fn body<M: Arith, T: Stored, W: Weights, J: Join>(part: Part<'_, T>) {
-    let Part { args, isa, ahead, rows, mut out } = part;
+    let Part { args, isa, ahead, rows, mut out, mut stage } = part;
     let cols = match &out {
         Out::Block(cols, _) => cols.clone(),
         Out::Rows(_) | Out::Partial(..) => 0..args.k(),
@@ -78,9 +97,10 @@ fn body<M: Arith, T: Stored, W: Weights, J: Join>(part: Part<'_, T>) {
     let tail = Tail::of(args.x.data);
     // Sums go from registers to `y` where they are what it holds; else a tile of them waits.
     let direct = args.epilogue.is_plain() && T::as_sums(&mut []).is_some();
-    let past = (ahead.past && direct).then(Past::begin);
+    let past = ahead.past.then(Past::begin);
     let first = rows.start;
     let block = if tiles(cols.len()).count() > 1 { BLOCK } else { rows.len().max(1) };
+    let block = stage.as_ref().map_or(block, |stage| block.min(stage.len() / cols.len()));
     for start in rows.clone().step_by(block) {
         let rows = start..rows.end.min(start + block);
         for tile in tiles(cols.len()) {
@@ -90,8 +110,9 @@ fn body<M: Arith, T: Stored, W: Weights, J: Join>(part: Part<'_, T>) {
             let x = args.x.data.get(col..).unwrap_or_default();
             let stride = args.x.stride;
             let from = Tile { args, ahead, tail: &tail, x, stride, wide };
-            let past = past.as_ref();
-            let mut to = Target { args, isa, out: &mut out, first, direct, past, tile, col };
+            let at = Place { first, start, tile, col };
+            let (out, stage, past) = (&mut out, stage.as_deref_mut(), past.as_ref());
+            let mut to = Target { args, isa, out, stage, direct, past, at };
             match wide.div_ceil(LANES) {
                 _ if wide < LANES => rows_of::<M, T, W, J, 1, false>(from, rows.clone(), &mut to),
                 1 => rows_of::<M, T, W, J, 1, true>(from, rows.clone(), &mut to),
@@ -99,6 +120,10 @@ fn body<M: Arith, T: Stored, W: Weights, J: Join>(part: Part<'_, T>) {
                 3 => rows_of::<M, T, W, J, 3, true>(from, rows.clone(), &mut to),
                 _ => rows_of::<M, T, W, J, VECTORS, true>(from, rows.clone(), &mut to),
             }
+        }
+        if let (Some(past), Some(stage), Out::Rows(y)) = (&past, &stage, &mut out) {
+            let [from, to] = [rows.start, rows.end].map(|i| (i - first) * cols.len());
+            copy_past(past, &stage[..to - from], &mut y.data[from..to]);
         }
     }
 }
@@ -308,12 +333,21 @@ struct Target<'a, 'o, T: Stored> {
     args: &'a Args<'a, T>,
     isa: Isa,
     out: &'a mut Out<'o, T>,
-    /// The first row of `out`.
-    first: usize,
+    /// Where rows wait instead.
+    stage: Option<&'a mut [T]>,
     /// Whether sums are what `y` holds.
     direct: bool,
     /// Where they go there past the caches.
     past: Option<&'a Past>,
+    at: Place,
+}
+
+/// What of the result a target is.
+struct Place {
+    /// The first row of `out`.
+    first: usize,
+    /// The first row that waits.
+    start: usize,
     /// The columns of `out`.
     tile: Range<usize>,
     /// The first column of the result.
@@ -331,18 +365,20 @@ impl<T: Stored> Target<'_, '_, T> {
     ) {
         let args = self.args;
         let scale = scale_of(args, i, entries);
-        let at = i - self.first;
-        let y = match &mut self.out {
-            Out::Rows(y) => &mut y.row_mut(at)[self.tile.clone()],
-            Out::Block(_, rows) => &mut rows[at][self.tile.clone()],
-            Out::Partial(_, partial) => {
-                return store::<_, V, WHOLE>(sums, T::Sum::ONE, &mut partial[self.tile.clone()]);
+        let Place { first, start, ref tile, col } = self.at;
+        let past = self.past.filter(|_| self.stage.is_none());
+        let y = match (&mut self.stage, &mut self.out) {
+            (Some(stage), _) => &mut stage[(i - start) * args.k()..][tile.clone()],
+            (None, Out::Rows(y)) => &mut y.row_mut(i - first)[tile.clone()],
+            (None, Out::Block(_, rows)) => &mut rows[i - first][tile.clone()],
+            (None, Out::Partial(_, partial)) => {
+                return store::<_, V, WHOLE>(sums, T::Sum::ONE, &mut partial[tile.clone()]);
             }
         };
         if self.direct
             && let Some(y) = T::as_sums(y)
         {
-            return match (self.past, y.as_chunks_mut::<LANES>()) {
+            return match (past, y.as_chunks_mut::<LANES>()) {
                 // A line that is written in parts would be slower.
                 (Some(past), (lines, [])) => store_past(past, sums, scale, lines),
                 _ => store::<_, V, WHOLE>(sums, scale, y),
@@ -351,7 +387,7 @@ impl<T: Stored> Target<'_, '_, T> {
         let mut waiting = [T::Sum::ZERO; VECTORS * LANES];
         let waiting = &mut waiting[..y.len()];
         store::<_, V, WHOLE>(sums, scale, waiting);
-        conclude(args, (self.isa, self.col), waiting, y);
+        conclude(args, (self.isa, col), waiting, y);
     }
 }
 

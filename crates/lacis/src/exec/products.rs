@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use lacis_core::reference::{Form as KernelForm, Reduce};
 use lacis_core::{DType, Result, bf16};
-use lacis_kernels::profile::{Point, spread};
+use lacis_kernels::profile::{Gathers, Point, gathers};
 use lacis_kernels::sampled::Scaled;
 use lacis_kernels::{Accum, Epilogue, Isa, Profile, gemm, sparse_matmul, spmm};
 use lacis_plan::Sizes;
@@ -43,8 +43,8 @@ impl Kernels {
                     let reduce = if extreme { Reduce::Max } else { Reduce::Sum };
                     let point = stored_point(shape, (width, half), valued, reduce);
                     self.spmm[index] = self.for_spmm(&point);
-                    // What a cache holds is gathered in one way however it is spread.
-                    let large = point.bytes > self.profile.machine.last_bytes();
+                    // What a core's cache holds is gathered in one way wherever it is.
+                    let large = point.bytes > self.profile.machine.near_bytes();
                     self.unseen[index] = large.then_some(point);
                 }
                 Work::Gemm { form, sizes } => {
@@ -67,9 +67,9 @@ impl Kernels {
     }
 
     /// Chooses anew when the matrix of a large sparse product is first seen.
-    fn look_at(&mut self, index: usize, spread: f64) {
+    fn look_at(&mut self, index: usize, gathers: Gathers) {
         if let Some(point) = self.unseen[index].take() {
-            self.spmm[index] = self.for_spmm(&Point { spread, ..point });
+            self.spmm[index] = self.for_spmm(&point.gathering(gathers));
         }
     }
 
@@ -191,8 +191,8 @@ impl Executor {
     /// Chooses a large sparse product's kernel anew when its matrix is first seen.
     fn look(&mut self, index: usize, step: &Step, context: &Context<'_>) -> Result<()> {
         if self.kernels.unseen[index].is_some() {
-            let spread = spread(self.sparse(step.inputs[0], context)?.0);
-            self.kernels.look_at(index, spread);
+            let gathers = gathers(self.sparse(step.inputs[0], context)?.0);
+            self.kernels.look_at(index, gathers);
         }
         Ok(())
     }

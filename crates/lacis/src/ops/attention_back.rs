@@ -8,11 +8,9 @@ use lacis_kernels::{Isa, MatMut};
 
 use super::attention::{SLOPE, heads_for, point};
 use super::numbers::Numbers;
-use super::sample::off;
+use super::sample::{MOST_PRODUCTS, off, spread};
+use super::spmm::picked;
 use super::{Problem, Sample, Setting, Volume};
-
-/// Entries times columns up to which the reference is worth waiting for.
-const CHECKED: usize = 1 << 23;
 
 pub(super) struct Back<'a> {
     a: &'a Csr,
@@ -54,6 +52,25 @@ impl<'a> Back<'a> {
         gat.forward(Isa::best(), (y, lse), threads)?;
         Ok(back)
     }
+
+    /// Nodes to look at, in their order: some between the first and the last, as long as the edges
+    /// of all their targets are few; the one with the fewest always.
+    fn nodes(&self) -> Vec<usize> {
+        let mut left = MOST_PRODUCTS;
+        let edges_of = |j: &usize| {
+            let targets = self.transpose.row_cols(*j).iter().map(|i| *i as usize);
+            targets.chain([*j]).map(|i| self.a.row(i).len() + 1).sum::<usize>()
+        };
+        let mut nodes = spread(self.a.n_rows(), 1);
+        let fewest = nodes.iter().copied().min_by_key(edges_of);
+        nodes.retain(|j| {
+            let products = edges_of(j) * self.x.n_cols();
+            let taken = products <= left || Some(*j) == fewest;
+            left -= if taken { products.min(left) } else { 0 };
+            taken
+        });
+        nodes
+    }
 }
 
 impl Problem for Back<'_> {
@@ -90,29 +107,42 @@ impl Problem for Back<'_> {
     }
 
     fn sample(&self) -> Result<Sample> {
-        let (n, k) = (self.x.n_rows(), self.x.n_cols());
-        if self.a.nnz() * k > CHECKED {
-            let problem = format!("is checked up to {CHECKED} entries times columns");
-            return Err(Error::argument("the gradient of attention", problem));
-        }
-        let [x, t, u] = [&self.x, &self.vectors[0], &self.vectors[1]].map(|m| m.cast::<f64>());
+        let k = self.x.n_cols();
+        let nodes = self.nodes();
+        // All that has a share in the gradient of a node: its own edges, and those of its targets.
+        let targets = nodes.iter().flat_map(|&j| self.transpose.row_cols(j)).map(|i| *i as usize);
+        let mut rows: Vec<usize> = targets.chain(nodes.iter().copied()).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        let (part, source) = picked(self.a, &self.x, &rows)?;
+        let some = |of: &Dense| Dense::from_fn(rows.len(), k, |s, j| of.at(rows[s], j));
+        let [t, u] = self.vectors.each_ref().map(|m| m.cast::<f64>());
         let gat = TrueGat {
-            target: &x,
-            source: &x,
+            target: &some(&self.x),
+            source: &source,
             target_vectors: &t,
             source_vectors: &u,
             edge_vectors: None,
             edges: PerEdge::default(),
             slope: SLOPE,
         };
-        let grads = gat.backward(self.a, &self.grad.cast::<f64>())?;
-        // The nodes are targets and sources.
-        let truth = Dense::from_fn(n, k, |i, j| grads.target.at(i, j) + grads.source.at(i, j));
-        let ends = Dense::from_fn(n, k, |i, _| {
-            4.0 + self.transpose.row(i).len() as f64 + self.a.row(i).len() as f64
+        let grads = gat.backward(&part, &some(&self.grad))?;
+        let mut truth = Dense::from_fn(nodes.len(), k, |s, j| {
+            grads.target.at(rows.partition_point(|i| *i < nodes[s]), j)
         });
-        let tolerance = off(|i| self.transpose.row(i).len() + 4 * k, &ends, DType::F32);
-        Ok(Sample { rows: (0..n).collect(), truth, tolerance })
+        // The source of each entry is a row of its own.
+        let sources = rows.iter().flat_map(|&i| self.a.row_cols(i)).enumerate();
+        for (e, source) in sources {
+            if let Ok(s) = nodes.binary_search(&(*source as usize)) {
+                let more = grads.source.row(e);
+                truth.row_mut(s).iter_mut().zip(more).for_each(|(x, more)| *x += more);
+            }
+        }
+        let degrees = |s: usize| [&self.transpose, self.a].map(|a| a.row(nodes[s]).len());
+        let ends =
+            Dense::from_fn(nodes.len(), k, |s, _| 4.0 + degrees(s).iter().sum::<usize>() as f64);
+        let tolerance = off(|s| degrees(s)[0] + 4 * k, &ends, DType::F32);
+        Ok(Sample { rows: nodes, truth, tolerance })
     }
 
     fn rows(&self, rows: &[usize]) -> Dense<f64> {

@@ -14,7 +14,7 @@ pub struct Sample {
 }
 
 /// Products that a sample may take: tens of milliseconds for the reference.
-const MOST_PRODUCTS: usize = 1 << 20;
+pub(super) const MOST_PRODUCTS: usize = 1 << 20;
 const MOST_ROWS: usize = 200;
 
 /// Rows of a matrix to look at: the first, the last, the longest, and some between, as long as

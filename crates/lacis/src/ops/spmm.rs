@@ -3,7 +3,7 @@
 
 use lacis_core::reference::{Axis, Reduce, Spmm};
 use lacis_core::{Csr, CsrParts, DType, Dense, Element, Error, Result, RowPtr, Threads};
-use lacis_kernels::profile::{Point, spread};
+use lacis_kernels::profile::{Gathers, Point, gathers};
 use lacis_kernels::{Isa, Real, Stored, probe, roof, spmm};
 
 use super::sample::{off, rows_of};
@@ -41,7 +41,7 @@ struct Product<'a, T: Stored> {
     x: Dense<T>,
     y: Dense<T>,
     reduce: Reduce,
-    spread: f64,
+    gathers: Gathers,
     threads: &'a Threads,
 }
 
@@ -54,7 +54,7 @@ impl<'a, T: Stored> Product<'a, T> {
             pattern: a.clone().with_values(None)?,
             x: setting.x(a.n_cols(), setting.k)?,
             y: Dense::try_zeros(a.n_rows(), setting.k)?,
-            spread: spread(a.view()),
+            gathers: gathers(a.view()),
             a,
             reduce: setting.form.reduce,
             threads: setting.threads,
@@ -66,8 +66,8 @@ impl<T: Stored> Problem for Product<'_, T> {
     fn point(&self) -> Point {
         let shape = [self.a.n_rows(), self.a.n_cols(), self.a.nnz()];
         let (weighted, reduce) = (self.values.is_some(), Some(self.reduce));
-        let spread = self.spread;
-        Point { weighted, reduce, spread, ..Point::sparse(shape, self.x.n_cols(), T::DTYPE) }
+        let point = Point::sparse(shape, self.x.n_cols(), T::DTYPE).gathering(self.gathers);
+        Point { weighted, reduce, ..point }
     }
 
     fn volume(&self) -> Volume {

@@ -1,0 +1,276 @@
+//! Sums of rows that are whole lines one after another: the same as [`super::rows`] has them, with
+//! less around them. Rows of few entries and few columns take half the time.
+
+use std::ops::Range;
+
+use super::rows::{BLOCK, Out, Part, VECTORS, conclude, scale_of};
+use super::terms::{Ones, Scaled, Values, Weights};
+use super::{Ahead, Args};
+use crate::finish::{Accum, LANES};
+use crate::isa::{Arith, Isa, per_isa};
+use crate::mem::{L1, L2, Past, copy_past, fetch_lines, write_past};
+use crate::real::{Real, Stored};
+
+/// A piece of such a product.
+struct Lines<'a, T: Stored> {
+    args: &'a Args<'a, T>,
+    isa: Isa,
+    ahead: Ahead,
+    rows: Range<usize>,
+    y: &'a mut [T],
+}
+
+/// Computes a part if it is of this kind, or gives it back.
+pub(super) fn run<T: Stored>(part: Part<'_, T>) -> Option<Part<'_, T>> {
+    let args = part.args;
+    let k = args.k();
+    let whole = k.is_multiple_of(LANES) && args.x.stride == k && !part.ahead.straddling;
+    let vectors = k / LANES;
+    // Vectors of a tile, so that all tiles are alike.
+    let tile = match vectors {
+        0..=VECTORS => vectors,
+        _ if vectors.is_multiple_of(4) => 4,
+        _ if vectors.is_multiple_of(3) => 3,
+        _ => return Some(part),
+    };
+    let Part { isa, ahead, rows, out, stage: None, .. } = part else { return Some(part) };
+    match out {
+        Out::Rows(y) if whole && y.stride == k => {
+            let of = Lines { args, isa, ahead, rows, y: y.data };
+            match tile {
+                1 => weighted::<T, 1>(of),
+                2 => weighted::<T, 2>(of),
+                3 => weighted::<T, 3>(of),
+                _ => weighted::<T, VECTORS>(of),
+            }
+            None
+        }
+        out => Some(Part { args, isa, ahead, rows, out, stage: None }),
+    }
+}
+
+fn weighted<T: Stored, const V: usize>(of: Lines<'_, T>) {
+    match (of.args.values.is_some(), of.args.right.is_some()) {
+        (false, false) => asking::<T, Ones, V>(of),
+        (true, false) => asking::<T, Values, V>(of),
+        (_, true) => asking::<T, Scaled, V>(of),
+    }
+}
+
+/// Lines are asked for far ahead, near ahead, or not at all.
+const FAR: usize = 1;
+const NEAR: usize = 2;
+
+fn asking<T: Stored, W: Weights, const V: usize>(of: Lines<'_, T>) {
+    match (of.ahead.far > 0, of.ahead.near > 0) {
+        (false, false) => compiled::<T, W, V, 0>(of.isa, of),
+        (true, false) => compiled::<T, W, V, FAR>(of.isa, of),
+        (false, true) => compiled::<T, W, V, NEAR>(of.isa, of),
+        (true, true) => compiled::<T, W, V, { FAR | NEAR }>(of.isa, of),
+    }
+}
+
+per_isa!(fn compiled<[T: Stored, W: Weights], [V, ASK]>(of: Lines<'_, T>) = body);
+
+#[inline(always)]
+fn body<M: Arith, T: Stored, W: Weights, const V: usize, const ASK: usize>(of: Lines<'_, T>) {
+    let Lines { args, isa, ahead, rows, y } = of;
+    let past = ahead.past.then(Past::begin);
+    let plain = args.epilogue.is_plain();
+    let tiles = args.k() / (V * LANES);
+    let (x, _) = args.x.data.as_chunks::<LANES>().0.as_chunks::<V>();
+    let (y, _) = y.as_chunks_mut::<LANES>().0.as_chunks_mut::<V>();
+    for (start, y) in rows.clone().step_by(BLOCK).zip(y.chunks_mut(BLOCK * tiles)) {
+        let block = Block::of(args, start..rows.end.min(start + BLOCK), ahead);
+        for tile in 0..tiles {
+            let from = Tile { args, block: &block, x: x.get(tile..).unwrap_or_default(), tiles };
+            let to = Ending { args, isa, plain, past: past.as_ref(), col: tile * V * LANES };
+            let mut begin = 0;
+            let places = block.ends.iter().zip(&block.scales).zip(y.chunks_exact_mut(tiles));
+            for ((&end, &scale), y) in places.take(block.count) {
+                let sums = from.sums::<M, W, ASK>(begin..end);
+                to.write(&sums, scale, &mut y[tile]);
+                begin = end;
+            }
+        }
+    }
+}
+
+/// What is known of some rows before their sums are.
+struct Block<'a, F> {
+    count: usize,
+    /// Their first entry, and where those of each row end, counted from it.
+    first: usize,
+    ends: [usize; BLOCK],
+    scales: [F; BLOCK],
+    /// The columns of their entries, and of as many ahead: far and near.
+    now: &'a [u32],
+    far: &'a [u32],
+    near: &'a [u32],
+}
+
+impl<'a, F: Real> Block<'a, F> {
+    fn of<T: Stored<Sum = F>>(args: &Args<'a, T>, rows: Range<usize>, ahead: Ahead) -> Self {
+        let span = args.a.span(rows.clone());
+        let (mut ends, mut scales) = ([0; BLOCK], [F::ONE; BLOCK]);
+        for (i, (end, scale)) in rows.clone().zip(ends.iter_mut().zip(&mut scales)) {
+            let entries = args.a.row(i);
+            *end = entries.end - span.start;
+            *scale = scale_of(args, i, entries.len());
+        }
+        let (cols, len) = (args.a.cols, span.len());
+        // At the matrix's end its last ones are asked for again, to no effect.
+        let by = |by: usize| &cols[(span.start + by).min(cols.len() - len)..][..len];
+        let [now, near, far] = [0, ahead.near, ahead.far].map(by);
+        Block { count: rows.len(), first: span.start, ends, scales, now, far, near }
+    }
+}
+
+/// Some columns of the operand.
+struct Tile<'a, T: Stored, const V: usize> {
+    args: &'a Args<'a, T>,
+    block: &'a Block<'a, T::Sum>,
+    /// The operand from the tile's first column on, by tiles.
+    x: &'a [[[T; LANES]; V]],
+    tiles: usize,
+}
+
+impl<T: Stored, const V: usize> Tile<'_, T, V> {
+    /// The sum of some entries of the block, those at even and at odd places apart.
+    #[inline(always)]
+    fn sums<M: Arith, W: Weights, const ASK: usize>(
+        &self,
+        entries: Range<usize>,
+    ) -> [[T::Sum; LANES]; V] {
+        let mut even = [[T::Sum::ZERO; LANES]; V];
+        let mut odd = even;
+        let (args, block) = (self.args, self.block);
+        let start = block.first + entries.start;
+        let now = &block.now[entries.clone()];
+        let far = if ASK & FAR > 0 { &block.far[entries.clone()] } else { now };
+        let near = if ASK & NEAR > 0 { &block.near[entries] } else { now };
+        let comings = far.as_chunks::<2>().0.iter().zip(near.as_chunks::<2>().0);
+        let (pairs, last) = now.as_chunks::<2>();
+        for (at, (pair, (far, near))) in pairs.iter().zip(comings).enumerate() {
+            self.ask::<ASK>(far, near);
+            let [j0, j1] = [pair[0] as usize, pair[1] as usize];
+            let e = start + 2 * at;
+            self.add::<M>(&mut even, W::at(args, e, j0), j0);
+            self.add::<M>(&mut odd, W::at(args, e + 1, j1), j1);
+        }
+        if let [j] = last {
+            let j = *j as usize;
+            self.ask::<ASK>(&far[far.len() - 1..], &near[near.len() - 1..]);
+            self.add::<M>(&mut even, W::at(args, start + now.len() - 1, j), j);
+        }
+        for (even, odd) in even.as_flattened_mut().iter_mut().zip(odd.as_flattened()) {
+            *even += *odd;
+        }
+        even
+    }
+
+    #[inline(always)]
+    fn ask<const ASK: usize>(&self, far: &[u32], near: &[u32]) {
+        let start = |j: &u32| *j as usize * self.tiles * V * LANES;
+        let x = self.x.as_flattened().as_flattened();
+        if ASK & FAR > 0 {
+            far.iter().for_each(|j| fetch_lines::<T, L2>(x, start(j), V * LANES));
+        }
+        if ASK & NEAR > 0 {
+            near.iter().for_each(|j| fetch_lines::<T, L1>(x, start(j), V * LANES));
+        }
+    }
+
+    #[inline(always)]
+    #[allow(
+        clippy::needless_range_loop,
+        reason = "of iterators the compiler makes narrower vectors"
+    )]
+    fn add<M: Arith>(&self, sums: &mut [[T::Sum; LANES]; V], weight: T::Sum, j: usize) {
+        let x = &self.x[j * self.tiles];
+        for v in 0..V {
+            // Widened before anything else, or bf16 is taken apart one by one.
+            let mut wide = [T::Sum::ZERO; LANES];
+            for l in 0..LANES {
+                wide[l] = x[v][l].wide();
+            }
+            for l in 0..LANES {
+                sums[v][l] = M::mul_add(weight, wide[l], sums[v][l]);
+            }
+        }
+    }
+}
+
+/// What becomes of sums from column `col` on.
+struct Ending<'a, T: Stored> {
+    args: &'a Args<'a, T>,
+    isa: Isa,
+    /// Whether they are what `y` is to hold.
+    plain: bool,
+    past: Option<&'a Past>,
+    col: usize,
+}
+
+impl<T: Stored> Ending<'_, T> {
+    #[inline(always)]
+    fn write<const V: usize>(
+        &self,
+        sums: &[[T::Sum; LANES]; V],
+        scale: T::Sum,
+        y: &mut [[T; LANES]; V],
+    ) {
+        if !self.plain {
+            return self.conclude(sums, scale, y);
+        }
+        // Apart, or a line waits in memory before it is written in one piece, too.
+        match self.past {
+            None => *y = narrowed(sums, scale),
+            Some(past) => put(past, &narrowed(sums, scale), y),
+        }
+    }
+
+    /// The same with bias, activation, what `y` holds.
+    #[inline(never)]
+    fn conclude<const V: usize>(
+        &self,
+        sums: &[[T::Sum; LANES]; V],
+        scale: T::Sum,
+        y: &mut [[T; LANES]; V],
+    ) {
+        let mut scaled = *sums;
+        scaled.as_flattened_mut().iter_mut().for_each(|sum| *sum *= scale);
+        let (scaled, place) = (scaled.as_flattened_mut(), (self.isa, self.col));
+        let past = self.past.filter(|_| self.args.epilogue.accum == Accum::Replace);
+        let Some(past) = past else {
+            return conclude(self.args, place, scaled, y.as_flattened_mut());
+        };
+        let mut lines = [[T::narrow(T::Sum::ZERO); LANES]; V];
+        conclude(self.args, place, scaled, lines.as_flattened_mut());
+        put(past, &lines, y);
+    }
+}
+
+/// Sums as they are stored.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "of iterators the compiler makes narrower vectors")]
+fn narrowed<T: Stored, const V: usize>(
+    sums: &[[T::Sum; LANES]; V],
+    scale: T::Sum,
+) -> [[T; LANES]; V] {
+    let mut lines = [[T::narrow(T::Sum::ZERO); LANES]; V];
+    for v in 0..V {
+        for l in 0..LANES {
+            lines[v][l] = T::narrow(sums[v][l] * scale);
+        }
+    }
+    lines
+}
+
+/// Writes them past the caches.
+#[inline(always)]
+fn put<T: Stored, const V: usize>(past: &Past, lines: &[[T; LANES]; V], y: &mut [[T; LANES]; V]) {
+    if size_of::<[T; LANES]>() >= 64 {
+        return lines.iter().zip(y).for_each(|(line, y)| write_past(past, line, y));
+    }
+    copy_past(past, lines.as_flattened(), y.as_flattened_mut());
+}
