@@ -7,7 +7,8 @@
 Runs take turns, seed by seed, each in a process of its own. A record holds, per model, policy and
 budget: test accuracies, median milliseconds of an epoch before the switch, seconds of training, what
 was kept, measured errors and Amdahl's ceiling; and per evaluated epoch the time and the accuracy on
-validation nodes, of the first seed. A record that exists is added to.
+validation nodes, of the first seed. It is written after every seed; the same command goes on with
+the seeds that it does not have.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import json
 import os
 import statistics
 import subprocess
+import time
 
 
 def run(args, model, policy, budget, seed):
@@ -59,35 +61,57 @@ def summary(runs):
     }
 
 
+def write(path, record):
+    with open(path + ".new", "w") as file:
+        json.dump(record, file, indent=1)
+    os.replace(path + ".new", path)
+
+
+def contestant(record, args, model, policy, budget):
+    """The result of a contestant in the record, made where there is none."""
+    key = {"data": args.data, "model": model, "layers": args.layers, "hidden": args.hidden,
+           "epochs": args.epochs, "more": args.more, "policy": policy, "budget": budget}
+    for result in record["results"]:
+        if all(result[name] == value for name, value in key.items()):
+            return result
+    record["results"].append({**key, "curve": [], "runs": []})
+    return record["results"][-1]
+
+
+def summarise(results):
+    exact = summary(results[0]["runs"])
+    for result in results:
+        own = summary(result["runs"])
+        result.update(own, epoch_times=exact["epoch_ms"] / own["epoch_ms"],
+                      run_times=exact["train_s"] / own["train_s"],
+                      points=100 * (own["test"] - exact["test"]))
+
+
 def measure(args):
-    record = {"results": []}
-    if os.path.exists(args.output):
-        record = json.load(open(args.output))
+    record = json.load(open(args.output)) if os.path.exists(args.output) else {"results": []}
     contestants = [("exact", 1.0)] + [(p, float(b)) for b in args.budgets.split(",")
                                       for p in args.policies.split(",")]
+    end = time.monotonic() + args.seconds
     for model in args.models.split(","):
-        runs = {contestant: [] for contestant in contestants}
+        results = [contestant(record, args, model, *one) for one in contestants]
         for seed in range(args.seeds):
+            if all(any(run["seed"] == seed for run in result["runs"]) for result in results):
+                continue
+            if time.monotonic() > end:
+                print("time is over; the same command goes on")
+                return
+            # All take their turns, or none is kept: times of one hour are not compared with another's.
+            rounds = []
             for policy, budget in contestants:
-                one = run(args, model, policy, budget, seed)
-                runs[policy, budget].append(one)
-                print(model, policy, budget, seed, f"test {one['test']:.4f}",
-                      f"epoch {one['epoch_ms']:.1f} ms", flush=True)
-        exact = summary(runs["exact", 1.0])
-        for (policy, budget), own in runs.items():
-            whole = summary(own)
-            curve = own[0].pop("curve")
-            for other in own[1:]:
-                other.pop("curve")
-            record["results"].append({
-                "data": args.data, "model": model, "layers": args.layers, "hidden": args.hidden,
-                "epochs": args.epochs, "more": args.more, "policy": policy, "budget": budget,
-                **whole, "epoch_times": exact["epoch_ms"] / whole["epoch_ms"],
-                "run_times": exact["train_s"] / whole["train_s"],
-                "points": 100 * (whole["test"] - exact["test"]), "curve": curve, "runs": own,
-            })
-        with open(args.output, "w") as file:
-            json.dump(record, file, indent=1)
+                rounds.append(run(args, model, policy, budget, seed))
+                print(model, policy, budget, seed, f"test {rounds[-1]['test']:.4f}",
+                      f"epoch {rounds[-1]['epoch_ms']:.1f} ms", flush=True)
+            for result, one in zip(results, rounds):
+                curve = one.pop("curve")
+                result["curve"] = result["curve"] or curve
+                result["runs"] = [r for r in result["runs"] if r["seed"] != seed] + [one]
+            summarise(results)
+            write(args.output, record)
 
 
 COLOURS = {"exact": "#444444", "rsc": "#c2571a", "adaptive": "#1a6fc2"}
@@ -158,6 +182,7 @@ def main():
     parser.add_argument("--dropout", type=float, default=0.5)
     parser.add_argument("--eval-every", type=int, default=5)
     parser.add_argument("--more", default="", help="further flags of `lacis train`")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no seed after so long")
     parser.add_argument("--plot", metavar="RECORD")
     parser.add_argument("-o", "--output", required=True)
     args = parser.parse_args()

@@ -191,10 +191,10 @@ def pyg_attention(graph, task):
     t, _ = Torch(), load("torch_geometric")
     from torch_geometric.utils import scatter, softmax
 
-    k = task["k"]
-    if graph.nnz * k * 4 > MOST_BYTES:
-        raise Missing("a message for every edge would take more than 8 GiB")
-    heads = 8 if k % 8 == 0 else 1
+    k, kept = task["k"], 4 if task["axis"] else 1
+    if graph.nnz * k * 4 * kept > MOST_BYTES:
+        raise Missing("messages for every edge would take more than 8 GiB")
+    heads = next((heads for heads in (8, 4, 2) if k % heads == 0 and k // heads >= 4), 1)
     x = t.dense("x", graph.m, k, task).view(-1, heads, k // heads)
     target, source = (t.dense(name, heads, k // heads, task) for name in ("target", "source"))
     row, col = t.index(graph.rows()), t.index(graph.indices)
@@ -207,7 +207,9 @@ def pyg_attention(graph, task):
     if task["axis"] == 0:
         return "torch_geometric softmax and scatter, as GATConv", run
     given = [x.requires_grad_(), target.requires_grad_(), source.requires_grad_()]
-    y, gradient = run(), t.dense("gradient", graph.n, k, task)
+    with t.torch.enable_grad():
+        y = run()
+    gradient = t.dense("gradient", graph.n, k, task)
 
     def back():
         return t.torch.autograd.grad(y, given, gradient, retain_graph=True)[0].view(-1, k)

@@ -110,7 +110,10 @@ impl Kernel {
     }
 }
 
-/// `Y = X·W`: spmm whose gathered rows, those of the weights, are near anyway.
+/// What a core keeps for itself, about.
+const NEAR_BYTES: usize = 1 << 20;
+
+/// `Y = X·W`: spmm. Rows of weights are near; those of a gradient, with `Xᵀ` for `X`, may not be.
 ///
 /// # Errors
 /// When a size does not fit.
@@ -121,7 +124,8 @@ pub fn sparse_matmul<'a, 'y>(
     threads: &Threads,
 ) -> Result<()> {
     let args = spmm::Args::new(x, w, Reduce::Sum)?;
-    spmm::PLAIN.run(Isa::best(), &args, y, threads)
+    let kernel = if args.bytes() > NEAR_BYTES { &spmm::EARLY } else { &spmm::PLAIN };
+    kernel.run(Isa::best(), &args, y, threads)
 }
 
 fn gather(_: Isa, args: &Args<'_>, dw: MatMut<'_>, threads: &Threads) -> Result<()> {

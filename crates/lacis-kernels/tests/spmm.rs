@@ -149,31 +149,51 @@ fn a_hub_in_parts() {
     check::<f32>(&a, 17, true);
 }
 
-/// What stands between the rows of a strided matrix is neither read as data nor written.
+/// What stands between the rows of a strided matrix is neither read as data nor written, and rows
+/// that lie one after another, for which there are other loops, have the same bits.
 #[test]
 fn strided_matrices() {
-    let a = matrix(20, 15, 80, true);
-    let (k, stride) = (19, 27);
-    let x = dense::<f32>(15, k, 3);
-    let mut loose = vec![f32::NAN; 15 * stride];
-    for j in 0..15 {
-        loose[j * stride..][..k].copy_from_slice(x.row(j));
-    }
-    let spread = lacis_kernels::Mat::new(&loose, 15, k, stride).unwrap();
-    for kernel in KERNELS {
-        let threads = Threads::new(2).unwrap();
-        let mut tight = Dense::zeros(20, k);
-        let args = Args::new(a.view(), &x, Reduce::Sum).unwrap();
-        kernel.run(Isa::best(), &args, &mut tight, &threads).unwrap();
-        let mut y = vec![7.0f32; 20 * stride];
-        let args = Args::new(a.view(), spread, Reduce::Sum).unwrap();
-        let target = lacis_kernels::MatMut::new(&mut y, 20, k, stride).unwrap();
-        kernel.run(Isa::best(), &args, target, &threads).unwrap();
-        for i in 0..20 {
-            assert_eq!(&y[i * stride..][..k], tight.row(i), "{}", kernel.name);
-            assert_eq!(&y[i * stride..][k..stride], [7.0; 8], "{}", kernel.name);
+    let a = matrix(150, 15, 700, true);
+    let n = a.n_rows();
+    for (k, stride) in [(19, 27), (16, 24), (32, 40), (64, 72), (96, 97), (128, 144)] {
+        let x = dense::<f32>(15, k, 3);
+        let mut loose = vec![f32::NAN; 15 * stride];
+        for j in 0..15 {
+            loose[j * stride..][..k].copy_from_slice(x.row(j));
+        }
+        let spread = lacis_kernels::Mat::new(&loose, 15, k, stride).unwrap();
+        for kernel in KERNELS {
+            let threads = Threads::new(2).unwrap();
+            let mut tight = Dense::zeros(n, k);
+            let args = Args::new(a.view(), &x, Reduce::Sum).unwrap();
+            kernel.run(Isa::best(), &args, &mut tight, &threads).unwrap();
+            let mut y = vec![7.0f32; n * stride];
+            let args = Args::new(a.view(), spread, Reduce::Sum).unwrap();
+            let target = lacis_kernels::MatMut::new(&mut y, n, k, stride).unwrap();
+            kernel.run(Isa::best(), &args, target, &threads).unwrap();
+            for i in 0..n {
+                assert_eq!(&y[i * stride..][..k], tight.row(i), "{} k={k}", kernel.name);
+                assert!(
+                    y[i * stride..][k..stride].iter().all(|gap| *gap == 7.0),
+                    "{}",
+                    kernel.name
+                );
+            }
+            // Rows one after another that do not begin with a line, and room after them.
+            let mut y = vec![7.0f32; n * k + 9];
+            let args = Args::new(a.view(), &x, Reduce::Sum).unwrap();
+            let target = lacis_kernels::MatMut::new(&mut y[3..], n, k, k).unwrap();
+            kernel.run(Isa::best(), &args, target, &threads).unwrap();
+            assert_eq!([&y[..3], &y[n * k + 3..]].concat(), [7.0; 9], "{}", kernel.name);
+            (0..n).for_each(|i| assert_eq!(&y[3 + i * k..][..k], tight.row(i), "{}", kernel.name));
         }
     }
+}
+
+/// Wider than what waits at once for its lines to be whole.
+#[test]
+fn very_wide_rows() {
+    check::<f32>(&matrix(6, 5, 20, false), 9001, false);
 }
 
 #[test]

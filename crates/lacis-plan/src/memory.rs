@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::cost::{Work, work};
 use crate::dim::{Dim, Sizes};
 use crate::op::{Adjacency, Graph, Loops, Scores};
 use crate::plan::{Operator, Place, Plan, Step, ValueId};
@@ -53,7 +54,22 @@ fn slots(heads: usize, width: usize) -> usize {
     }
 }
 
-/// What the step that needs most for itself needs: terms of attention's gradient per node and
+/// Columns of a product's operand that are copied, at most: where each row is gathered often, some
+/// at a time if it is wide, and to begin with a line if it does not end with one.
+fn copied([_, cols, entries]: [usize; 3], width: usize) -> usize {
+    /// Numbers from which no core's cache has the operand.
+    const FAR: usize = 1 << 18;
+    let often = |times: usize| entries >= times * cols;
+    let at_once = match width {
+        _ if cols * width <= FAR => 0,
+        17..129 if !width.is_multiple_of(16) && often(32) => width.next_multiple_of(16).min(96),
+        64.. if often(16) => 48.min(width),
+        _ => 0,
+    };
+    cols * at_once
+}
+
+/// What the step that needs most for itself needs: copied columns of operands; terms of attention's gradient per node and
 /// head, and the gradient of its targets where they are not all sources; shares of maxima.
 fn scratch(plan: &Plan, sizes: &Sizes) -> usize {
     let shape = |value: ValueId| plan.values[value].shape.map(|dim| sizes.of(dim));
@@ -74,7 +90,10 @@ fn scratch(plan: &Plan, sizes: &Sizes) -> usize {
             (rows + cols) * slots(attention.heads, width)
         }
         Operator::ExtremeGrad(_) => shape(step.inputs[2]).iter().product(),
-        _ => 0,
+        _ => match work(plan, step, sizes) {
+            Work::Spmm { shape, width, .. } => copied(shape, width),
+            _ => 0,
+        },
     });
     of.max().unwrap_or(0) * NUMBER
 }

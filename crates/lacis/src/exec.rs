@@ -145,6 +145,13 @@ impl Executor {
         })
     }
 
+    /// The same, with no kernel that copies its operand to be faster.
+    #[must_use]
+    pub fn sparing(mut self) -> Self {
+        self.kernels.sparing = true;
+        self
+    }
+
     /// The plan.
     pub fn plan(&self) -> &Plan {
         &self.plan

@@ -240,7 +240,7 @@ impl<'a> Predictor<'a> {
         let plan = self.planned(&piece.network, &sizes, Precision::F32)?;
         let mut blocks = Blocks::new(graph, &plan, piece.reads)?;
         let held = held + blocks.shared_bytes(graph);
-        let mut executor = self.executor(plan)?;
+        let mut executor = self.executor(plan)?.sparing();
         let mut next = Dense::try_zeros(n, piece.width)?;
         let (mut start, mut step, mut count) = (0, n.max(1), 0);
         while start < n {

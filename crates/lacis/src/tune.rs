@@ -131,7 +131,7 @@ fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }
 
-/// Times of all kernels on all instruction sets, by `kernel/isa`.
+/// Times of all kernels that measurements choose, on all instruction sets, by `kernel/isa`.
 ///
 /// # Errors
 /// When it is stopped, or a kernel refuses.
@@ -143,7 +143,9 @@ pub fn kernels(
 ) -> Result<Vec<(String, Timing)>> {
     let begun = Instant::now();
     let names = op.kernels();
-    let places: Vec<usize> = (0..names.len()).filter(|&place| problem.accepts(place)).collect();
+    let ruled = |name: &str| table(op.id).is_some_and(|table| (table.ruled)(name));
+    let taken = |place: &usize| problem.accepts(*place) && !ruled(names[*place]);
+    let places: Vec<usize> = (0..names.len()).filter(taken).collect();
     let each = |isa: Isa| places.iter().map(move |&kernel| (kernel, isa));
     // What works everywhere is never the best where there is more, and the slowest to measure.
     let mut sets = instruction_sets();

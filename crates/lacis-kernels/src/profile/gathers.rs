@@ -32,9 +32,11 @@ pub fn gathers(a: CsrView<'_>) -> Gathers {
         return Gathers::default();
     }
     // An odd stride that visits all of a power of two: no rhythm of the rows survives it.
-    let at = |s: usize| (s * 0x9e37_79b1) % (cols.len() - WINDOW);
+    let degree = cols.len() / a.n_rows().max(1);
+    let farthest = (WINDOW + 2 * degree).min(cols.len() / 2);
+    let at = |s: usize| (s * 0x9e37_79b1) % (cols.len() - farthest);
     // Not always as many entries later: rows may all have as many, in order of their columns.
-    let later = |s: usize| at(s) + WINDOW - s % 61;
+    let later = |s: usize| at(s) + farthest - (s * 0x85eb_ca6b) % (61 + 2 * degree).min(farthest);
     let apart = |s: usize| cols[at(s)].abs_diff(cols[later(s)]) as usize;
     let mut apart: Vec<usize> = (0..ENTRIES).map(apart).collect();
     apart.sort_unstable();
@@ -88,6 +90,9 @@ mod tests {
         // Entries about 1,000 apart are up to 128 rows apart, and of columns up to 50 after those.
         let near = of(matrix(n, degree, |i, e| (i + drawn(i, e) % 50) % n));
         assert!(near.spread == 0.0 && (128..178).contains(&near.window), "{near:?}");
+        // Long rows, in order of their columns, from everywhere.
+        let long = of(matrix(2000, 512, |i, e| rng.block((i * 512 + e) as u64)[0] as usize % 2000));
+        assert!(long.spread > 0.7 && long.window > 1000, "{long:?}");
         // A grid of rows of 100: neighbours before and after, above and below.
         let grid = of(matrix(n, 4, |i, e| (i + n + [0, 99, 101, 200][e] - 100) % n));
         assert!(grid.spread == 0.0 && (300..500).contains(&grid.window), "{grid:?}");

@@ -1,5 +1,7 @@
 //! [`TABLES`]: every operation with kernels to choose from, and the choice without measurements.
 
+use std::ops::Range;
+
 use super::{Machine, Point, size_of_dtype};
 use crate::{gemm, segment, spgemm, spmm};
 
@@ -15,6 +17,8 @@ pub struct Table {
     pub default: fn(&Point, &Machine) -> &'static str,
     /// The kernel that some problems call for, whatever measurements of smaller ones say.
     pub rule: fn(&Point, &Machine) -> Option<&'static str>,
+    /// Whether only the rule chooses the kernel of this name: the tuner does not measure it.
+    pub ruled: fn(&str) -> bool,
 }
 
 /// Every operation with kernels to choose from.
@@ -73,6 +77,7 @@ const fn sparse(op: &'static str, like: Option<&'static str>) -> Table {
             let name = if past { format!("{name}.past") } else { name.to_owned() };
             Some(named(names, &name))
         },
+        ruled: |name| name.ends_with(".past") || name.contains(".packed."),
     }
 }
 
@@ -88,6 +93,7 @@ const fn dense(op: &'static str, like: Option<&'static str>) -> Table {
             named(gemm::KERNELS.iter().map(|kernel| kernel.name), name)
         },
         rule: |_, _| None,
+        ruled: |_| false,
     }
 }
 
@@ -107,6 +113,7 @@ const fn by_index(op: &'static str, like: Option<&'static str>) -> Table {
             named(segment::reduce::KERNELS.iter().map(|kernel| kernel.name), name)
         },
         rule: |_, _| None,
+        ruled: |_| false,
     }
 }
 
@@ -116,7 +123,7 @@ const fn only(
     kernels: fn() -> Vec<&'static str>,
     default: fn(&Point, &Machine) -> &'static str,
 ) -> Table {
-    Table { op, like: None, kernels, default, rule: |_, _| None }
+    Table { op, like: None, kernels, default, rule: |_, _| None, ruled: |_| false }
 }
 
 /// The first that ends so, or the first.
@@ -141,22 +148,29 @@ fn fnv(hash: u64, byte: u8) -> u64 {
     (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
 }
 
-/// Columns up to which rows are short: asking for them twice takes longer than it saves.
+/// Columns up to which rows are short: asking for them twice takes longer than it saves where they
+/// are not far.
 const NARROW: usize = 32;
 
-/// How to gather rows: asked for ahead where no cache holds them, once where they are short; not at
-/// all where a core's own cache has them.
+/// How to gather rows: asked for ahead where no core's cache holds them, once where they are short
+/// and the last cache does; not at all where a core's own has them.
 fn gathering(point: &Point, machine: &Machine) -> &'static str {
-    match (point.bytes > machine.near_bytes(), point.k) {
-        (false, _) => "rows.v4.plain",
-        (true, 0..=NARROW) => "rows.v4.early",
-        (true, _) => "rows.v4.far",
+    match (point.k, point.bytes) {
+        (_, bytes) if bytes <= machine.near_bytes() => "rows.v4.plain",
+        (0..=NARROW, bytes) if bytes <= machine.last_bytes() / 4 * 3 => "rows.v4.early",
+        (0..=NARROW, _) => "rows.v4.farther",
+        _ => "rows.v4.far",
     }
 }
 
 /// Bytes of a row of `x`, and of the result.
 fn row_bytes(point: &Point) -> usize {
     point.k * size_of_dtype(point.dtype)
+}
+
+/// How often a row of `x` is gathered on average.
+fn gathered(point: &Point) -> f64 {
+    (point.units * row_bytes(point)) as f64 / point.bytes.max(1) as f64
 }
 
 /// Whether rows of `x` and of the result are whole lines.
@@ -176,7 +190,8 @@ fn goes_past(point: &Point, machine: &Machine) -> bool {
 /// Whether a core's own cache has the rows that are wanted though it does not hold all: rows of
 /// the matrix name columns near theirs.
 fn stays_near(point: &Point, machine: &Machine) -> bool {
-    point.window > 0 && 2 * point.window * row_bytes(point) <= machine.near_bytes()
+    let near = machine.near_bytes();
+    point.window > 0 && point.bytes > near && 2 * point.window * row_bytes(point) <= near
 }
 
 /// Whether rows copied to begin with a line are gathered so much faster that copying them pays:
@@ -184,8 +199,12 @@ fn stays_near(point: &Point, machine: &Machine) -> bool {
 fn pays_to_align(point: &Point, machine: &Machine) -> bool {
     /// Times that a copied row must be gathered.
     const OFTEN: f64 = 32.0;
-    let vectors = point.k > 16;
-    !of_lines(point) && vectors && point.degree >= OFTEN && point.bytes > machine.near_bytes()
+    /// Columns for which a line less makes a difference.
+    const WIDTHS: Range<usize> = 17..129;
+    !of_lines(point)
+        && WIDTHS.contains(&point.k)
+        && gathered(point) >= OFTEN
+        && point.bytes > machine.near_bytes()
 }
 
 /// Whether 32 columns at a time, copied together, are gathered faster than whole rows: no cache
@@ -199,7 +218,7 @@ fn pays_to_pack(point: &Point, machine: &Machine) -> bool {
     let wanted = point.spread * point.bytes as f64;
     let copied = wanted * WIDTH as f64 / point.k.max(1) as f64;
     let last = machine.last_bytes() as f64;
-    point.k >= 2 * WIDTH && point.degree >= OFTEN && wanted > 2.0 * last && copied < 1.5 * last
+    point.k >= 2 * WIDTH && gathered(point) >= OFTEN && wanted > 2.0 * last && copied < 1.5 * last
 }
 
 #[cfg(test)]
@@ -227,7 +246,8 @@ mod tests {
             (table("spmm").unwrap().default)(&point, &Machine::default())
         };
         assert_eq!(name(100, 64), "spmm.csr.rows.v4.plain");
-        assert_eq!(name(1 << 20, 16), "spmm.csr.rows.v4.early");
+        assert_eq!(name(1 << 16, 16), "spmm.csr.rows.v4.early");
+        assert_eq!(name(1 << 20, 16), "spmm.csr.rows.v4.farther");
         assert_eq!(name(1 << 20, 64), "spmm.csr.rows.v4.far");
     }
 
@@ -258,7 +278,7 @@ mod tests {
         };
         assert_eq!(rule(30_000, 64), None);
         assert_eq!(rule(40_000, 64), Some("spmm.csr.rows.v4.far.past"));
-        assert_eq!(rule(1 << 20, 16), Some("spmm.csr.rows.v4.early.past"));
+        assert_eq!(rule(1 << 20, 16), Some("spmm.csr.rows.v4.farther.past"));
         assert_eq!(rule(1 << 20, 100), Some("spmm.csr.rows.v4.far.past"));
         assert_eq!(rule(1 << 20, 41), None, "short rows that end between lines");
     }
@@ -273,6 +293,7 @@ mod tests {
         assert_eq!(rule(20_000, 2000), Some("spmm.csr.rows.v4.plain"));
         assert_eq!(rule(20_000, 4000), None);
         assert_eq!(rule(20_000, 0), None, "nobody looked");
+        assert_eq!(rule(4000, 500), None, "all of it is near anyway");
         let lines =
             Point { window: 2000, ..Point::sparse([1 << 20, 1 << 20, 1 << 22], 64, DType::F32) };
         let name = (table("spmm").unwrap().rule)(&lines, &Machine::default());
@@ -281,11 +302,17 @@ mod tests {
 
     #[test]
     fn rows_that_end_between_lines_are_copied_where_they_are_wanted_often() {
-        let rule = |degree: usize, k| {
-            let point = Point::sparse([10_000, 10_000, degree * 10_000], k, DType::F32);
+        let rule = |[rows, cols, degree]: [usize; 3], k| {
+            let point = Point::sparse([rows, cols, degree * rows], k, DType::F32);
             (table("spmm").unwrap().rule)(&point, &Machine::default())
         };
-        assert_eq!(rule(50, 41), Some("spmm.csr.packed.v4.far"));
-        assert_eq!([rule(50, 48), rule(5, 41), rule(50, 7)], [None; 3]);
+        let n = 100_000;
+        assert_eq!(rule([n, n, 50], 41), Some("spmm.csr.packed.v4.far"));
+        assert_eq!(rule([n, n, 50], 48), Some("spmm.csr.rows.v4.far.past"));
+        assert_eq!(rule([n, n, 5], 41), None, "too few gathers");
+        assert_eq!(rule([64, n, 500], 41), None, "few rows gather from many");
+        assert_eq!(rule([n, n, 50], 7), None, "less than a vector");
+        assert_eq!(rule([n, n, 50], 602), Some("spmm.csr.rows.v4.far.past"), "many lines");
+        assert_eq!(rule([5000, 5000, 50], 41), None, "a core's cache holds them");
     }
 }

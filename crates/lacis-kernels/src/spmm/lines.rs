@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use lacis_core::reference::Reduce;
+
 use super::rows::{BLOCK, Out, Part, VECTORS, conclude, scale_of};
 use super::terms::{Ones, Scaled, Values, Weights};
 use super::{Ahead, Args};
@@ -20,22 +22,26 @@ struct Lines<'a, T: Stored> {
     y: &'a mut [T],
 }
 
-/// Computes a part if it is of this kind, or gives it back.
-pub(super) fn run<T: Stored>(part: Part<'_, T>) -> Option<Part<'_, T>> {
-    let args = part.args;
-    let k = args.k();
-    let whole = k.is_multiple_of(LANES) && args.x.stride == k && !part.ahead.straddling;
-    let vectors = k / LANES;
-    // Vectors of a tile, so that all tiles are alike.
+/// Vectors of a tile, so that all tiles of a row are alike; `None` where this is no such product.
+pub(super) fn tile<T: Stored>(args: &Args<'_, T>) -> Option<usize> {
+    let (k, vectors) = (args.k(), args.k() / LANES);
+    let sums = matches!(args.reduce, Reduce::Sum | Reduce::Mean);
     let tile = match vectors {
         0..=VECTORS => vectors,
         _ if vectors.is_multiple_of(4) => 4,
         _ if vectors.is_multiple_of(3) => 3,
-        _ => return Some(part),
+        _ => return None,
     };
+    (sums && k.is_multiple_of(LANES) && args.x.stride == k).then_some(tile)
+}
+
+/// Computes a part if it is of this kind, or gives it back.
+pub(super) fn run<T: Stored>(part: Part<'_, T>) -> Option<Part<'_, T>> {
+    let args = part.args;
+    let Some(tile) = tile(args).filter(|_| !part.ahead.straddling) else { return Some(part) };
     let Part { isa, ahead, rows, out, stage: None, .. } = part else { return Some(part) };
     match out {
-        Out::Rows(y) if whole && y.stride == k => {
+        Out::Rows(y) if y.stride == args.k() => {
             let of = Lines { args, isa, ahead, rows, y: y.data };
             match tile {
                 1 => weighted::<T, 1>(of),
@@ -103,7 +109,7 @@ struct Block<'a, F> {
     first: usize,
     ends: [usize; BLOCK],
     scales: [F; BLOCK],
-    /// The columns of their entries, and of as many ahead: far and near.
+    /// The columns of their entries and of all after them; the same from far and near ahead on.
     now: &'a [u32],
     far: &'a [u32],
     near: &'a [u32],
@@ -118,12 +124,19 @@ impl<'a, F: Real> Block<'a, F> {
             *end = entries.end - span.start;
             *scale = scale_of(args, i, entries.len());
         }
-        let (cols, len) = (args.a.cols, span.len());
-        // At the matrix's end its last ones are asked for again, to no effect.
-        let by = |by: usize| &cols[(span.start + by).min(cols.len() - len)..][..len];
-        let [now, near, far] = [0, ahead.near, ahead.far].map(by);
+        let cols = args.a.cols;
+        let from = |by: usize| &cols[(span.start + by).min(cols.len())..];
+        let [now, near, far] = [0, ahead.near, ahead.far].map(from);
         Block { count: rows.len(), first: span.start, ends, scales, now, far, near }
     }
+}
+
+/// As many columns ahead as there are now. At the matrix's end its last ones are asked for again,
+/// to no effect.
+#[inline(always)]
+fn coming<'a>(ahead: &'a [u32], entries: Range<usize>, now: &'a [u32]) -> &'a [u32] {
+    let start = entries.start.min(ahead.len().saturating_sub(entries.len()));
+    ahead.get(start..start + entries.len()).unwrap_or(now)
 }
 
 /// Some columns of the operand.
@@ -147,8 +160,8 @@ impl<T: Stored, const V: usize> Tile<'_, T, V> {
         let (args, block) = (self.args, self.block);
         let start = block.first + entries.start;
         let now = &block.now[entries.clone()];
-        let far = if ASK & FAR > 0 { &block.far[entries.clone()] } else { now };
-        let near = if ASK & NEAR > 0 { &block.near[entries] } else { now };
+        let far = if ASK & FAR > 0 { coming(block.far, entries.clone(), now) } else { now };
+        let near = if ASK & NEAR > 0 { coming(block.near, entries, now) } else { now };
         let comings = far.as_chunks::<2>().0.iter().zip(near.as_chunks::<2>().0);
         let (pairs, last) = now.as_chunks::<2>();
         for (at, (pair, (far, near))) in pairs.iter().zip(comings).enumerate() {

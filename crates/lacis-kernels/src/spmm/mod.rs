@@ -18,8 +18,8 @@
 //! The entries at even and at odd places of a row, or of a part of a long one, are added apart,
 //! then together; parts are added in their order, whatever the number of threads.
 //! # Memory
-//! The list of items, and one row of sums for each part of a long row; `packed` copies 32 columns
-//! of `x` at a time.
+//! The list of items, and one row of sums for each part of a long row; `packed.v2` copies about 32
+//! columns of `x` at a time, `packed.v4` about 64.
 
 mod extreme;
 mod hubs;
@@ -144,6 +144,11 @@ impl<'a, T: Stored> Args<'a, T> {
     pub fn k(&self) -> usize {
         self.x.n_cols
     }
+
+    /// Bytes of `x`.
+    pub(crate) fn bytes(&self) -> usize {
+        self.x.n_rows * self.x.n_cols * size_of::<T>()
+    }
 }
 
 /// How many entries ahead rows are asked for: far into the second-level cache, near into the first;
@@ -172,8 +177,8 @@ enum Cut {
 #[derive(Debug)]
 pub struct Kernel {
     /// `spmm.csr.rows.v4.far`: the operator, the format, who does what, the vectors of a tile, how
-    /// far ahead memory is asked; `past` where results go past the caches, unless they are added
-    /// to what is there.
+    /// far ahead memory is asked; `past` where results go past the caches: rows one after another
+    /// that are not added to what is there, and of `packed` those parts that are whole lines.
     pub name: &'static str,
     cut: Cut,
     far: usize,
@@ -186,7 +191,7 @@ pub static KERNELS: &[Kernel] = &[
     kernel("spmm.csr.rows.v4.far", Cut::Rows, [64, 12]),
     kernel("spmm.csr.rows.v4.farther", Cut::Rows, [128, 24]),
     kernel("spmm.csr.rows.v4.near", Cut::Rows, [0, 16]),
-    kernel("spmm.csr.rows.v4.early", Cut::Rows, [128, 0]),
+    EARLY,
     PLAIN,
     kernel("spmm.csr.columns.v4.near", Cut::Columns, [0, 16]),
     kernel("spmm.csr.grid.v4.far", Cut::Grid, [64, 12]),
@@ -200,7 +205,9 @@ pub static KERNELS: &[Kernel] = &[
     past(kernel("spmm.csr.packed.v4.far.past", Cut::Packed(64), [64, 12])),
 ];
 
-/// Rows of `x` are near: nothing is asked for ahead.
+/// Rows of `x` are asked for once.
+pub const EARLY: Kernel = kernel("spmm.csr.rows.v4.early", Cut::Rows, [128, 0]);
+/// They are near: nothing is asked for ahead.
 pub const PLAIN: Kernel = kernel("spmm.csr.rows.v4.plain", Cut::Rows, [0, 0]);
 
 const fn kernel(name: &'static str, cut: Cut, [far, near]: [usize; 2]) -> Kernel {
@@ -225,6 +232,11 @@ impl Kernel {
         threads: &Threads,
     ) -> Result<()> {
         T::spmm(self, isa, args, y.into(), threads)
+    }
+
+    /// Whether it copies columns of `x`, which takes memory.
+    pub fn copies(&self) -> bool {
+        matches!(self.cut, Cut::Packed(_))
     }
 
     fn run_here<T: Stored>(
@@ -271,7 +283,7 @@ impl Kernel {
         out: Out<'_, T>,
     ) {
         let ahead = self.ahead(&args.x);
-        let waits = self.past && out.waits(args);
+        let waits = self.past && out.waits(args, ahead);
         let mut room = waits.then(|| [T::narrow(T::Sum::ZERO); STAGE]);
         let stage = room.as_mut().map(|room| &mut room[..]);
         rows::run(Part { args, isa, ahead, rows, out, stage });

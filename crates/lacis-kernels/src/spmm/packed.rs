@@ -19,8 +19,8 @@ use crate::real::Stored;
 /// Rows that one thread copies at a time.
 const ROWS: usize = 4096;
 
-/// Runs a kernel for some columns after others: as many at a time as fit `width` and share the
-/// columns out evenly.
+/// Runs a kernel for some columns after others: about `width` of them at a time, whole lines that
+/// are shared out evenly.
 ///
 /// # Errors
 /// When there is no memory for the copy.
@@ -33,7 +33,8 @@ pub(super) fn run<T: Stored>(
 ) -> Result<()> {
     let (n_rows, k, stride) = (y.n_rows, args.k(), y.stride);
     let line = 64 / size_of::<T>();
-    let at_once = k.div_ceil(k.div_ceil(width)).next_multiple_of(line);
+    let times = ((k + width / 2) / width).max(1);
+    let at_once = k.div_ceil(line).div_ceil(times) * line;
     let mut copy = Room::lent(args.x.n_rows, at_once, threads)?;
     for col in (0..k).step_by(at_once) {
         let width = at_once.min(k - col);

@@ -37,13 +37,15 @@ pub(super) enum Out<'a, T: Stored> {
 
 impl<T: Stored> Out<'_, T> {
     /// Whether rows have to wait before they can go past the caches: they lie one after another,
-    /// but are not whole lines.
-    pub fn waits(&self, args: &Args<'_, T>) -> bool {
+    /// but are not whole lines, or are not written line by line.
+    pub fn waits(&self, args: &Args<'_, T>, ahead: Ahead) -> bool {
         let Out::Rows(y) = self else { return false };
         let k = args.k();
         let lines = (k * size_of::<T>()).is_multiple_of(64) && y.data.as_ptr().addr() % 64 == 0;
+        let sums = args.epilogue.is_plain() && T::as_sums(&mut []).is_some();
+        let by_lines = sums || lines::tile(args).is_some() && !ahead.straddling;
         let replaced = args.epilogue.accum == Accum::Replace;
-        y.stride == k && k <= STAGE && replaced && !lines
+        y.stride == k && k <= STAGE && replaced && !(lines && by_lines)
     }
 }
 

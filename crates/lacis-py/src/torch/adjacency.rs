@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use lacis::error::same_size;
 use lacis::kernels::Stored;
-use lacis::kernels::profile::spread;
+use lacis::kernels::profile::{Gathers, gathers};
 use lacis::threads::{ranges, split_at_ends};
 use lacis::{Buffer, CHUNK_ENTRIES, Coo, Csr, CsrParts, Error, Extent, Graph, Repeats, Result};
 use lacis::{RowPtr, SelfLoops, Tags, Threads};
@@ -26,7 +26,7 @@ pub struct Adjacency {
     /// Whether positions in the caller's list are known; they are the stored ones if no others.
     ordered: bool,
     transpose_in_order: OnceLock<Arc<Csr>>,
-    spread: OnceLock<f64>,
+    gathers: OnceLock<Gathers>,
 }
 
 /// Indices of an edge: what a caller's list holds.
@@ -163,9 +163,9 @@ impl Adjacency {
     fn new(csr: Csr, ordered: bool) -> Self {
         let own = |order: &[u32]| order.iter().enumerate().all(|(at, &place)| at == place as usize);
         let csr = if csr.order().is_some_and(own) { csr.without_order() } else { csr };
-        let (transpose_in_order, spread) = (OnceLock::new(), OnceLock::new());
+        let (transpose_in_order, gathers) = (OnceLock::new(), OnceLock::new());
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Adjacency { id, graph: Graph::new(csr), ordered, transpose_in_order, spread }
+        Adjacency { id, graph: Graph::new(csr), ordered, transpose_in_order, gathers }
     }
 
     /// What tells it from every other matrix.
@@ -173,9 +173,9 @@ impl Adjacency {
         self.id
     }
 
-    /// How far apart the columns of entries are that follow each other.
-    pub(super) fn spread(&self) -> f64 {
-        *self.spread.get_or_init(|| spread(self.csr().view()))
+    /// Where its entries gather from.
+    pub(super) fn gathers(&self) -> Gathers {
+        *self.gathers.get_or_init(|| gathers(self.csr().view()))
     }
 
     /// The matrix.

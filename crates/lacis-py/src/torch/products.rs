@@ -184,10 +184,10 @@ impl Adjacency {
     ) -> (&'static Kernel, Isa) {
         let shape = [a.n_rows(), a.n_cols, a.cols.len()];
         let point = Point { weighted, reduce: Some(reduce), ..Point::sparse(shape, k, T::DTYPE) };
-        // What a cache holds is gathered in one way however it is spread.
-        let large = point.bytes > profile().machine.last_bytes();
-        let spread = if large { self.spread() } else { point.spread };
-        let choice = profile().choose("spmm", &Point { spread, ..point });
+        // What a core's cache holds is gathered in one way wherever it is.
+        let large = point.bytes > profile().machine.near_bytes();
+        let point = if large { point.gathering(self.gathers()) } else { point };
+        let choice = profile().choose("spmm", &point);
         let kernel = KERNELS.iter().find(|kernel| kernel.name == choice.kernel);
         (kernel.unwrap_or(&KERNELS[0]), choice.isa)
     }

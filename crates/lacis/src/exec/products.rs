@@ -23,6 +23,8 @@ pub(super) struct Kernels {
     /// What each sparse product is, until its matrix has been looked at.
     unseen: Vec<Option<Point>>,
     gemm: Vec<Option<(usize, Isa)>>,
+    /// Whether none may copy its operand.
+    pub sparing: bool,
 }
 
 impl Kernels {
@@ -33,6 +35,7 @@ impl Kernels {
             spmm: vec![(0, Isa::best()); n],
             unseen: vec![None; n],
             gemm: vec![None; n],
+            sparing: false,
         }
     }
 
@@ -62,8 +65,10 @@ impl Kernels {
 
     fn for_spmm(&self, point: &Point) -> (usize, Isa) {
         let choice = self.profile.choose("spmm", point);
-        let named = |kernel: &spmm::Kernel| kernel.name == choice.kernel;
-        (spmm::KERNELS.iter().position(named).unwrap_or(0), choice.isa)
+        let taken = |kernel: &spmm::Kernel| {
+            kernel.name == choice.kernel && !(self.sparing && kernel.copies())
+        };
+        (spmm::KERNELS.iter().position(taken).unwrap_or(0), choice.isa)
     }
 
     /// Chooses anew when the matrix of a large sparse product is first seen.
