@@ -10,6 +10,7 @@ use half::bf16;
 use lacis_core::Element;
 
 use crate::isa::Arith;
+use crate::lanes::LANES;
 use crate::{
     attention, edge_softmax, elementwise, loss, math, norm, sddmm, segment, softmax, spmm,
 };
@@ -103,6 +104,12 @@ pub trait Stored: Element + Copy + Debug + Send + Sync + Compiled {
     fn narrow(sum: Self::Sum) -> Self;
     /// The same memory, where numbers are stored as they are computed with.
     fn as_sums(stored: &mut [Self]) -> Option<&mut [Self::Sum]>;
+    /// Two vectors to compute with, in the order that takes the fewest instructions.
+    fn wide_pair(stored: &[[Self; LANES]; 2]) -> [[Self::Sum; LANES]; 2];
+    /// What is in that order, in the order of columns.
+    fn ordered(pair: [[Self::Sum; LANES]; 2]) -> [[Self::Sum; LANES]; 2];
+    /// What is in that order as it is stored, each the nearest number that can be.
+    fn narrow_pair(pair: &[[Self::Sum; LANES]; 2]) -> [[Self; LANES]; 2];
 }
 
 macro_rules! real {
@@ -165,12 +172,34 @@ macro_rules! real {
             fn as_sums(stored: &mut [Self]) -> Option<&mut [Self]> {
                 Some(stored)
             }
+            #[inline(always)]
+            fn wide_pair(stored: &[[Self; LANES]; 2]) -> [[Self; LANES]; 2] {
+                *stored
+            }
+            #[inline(always)]
+            fn ordered(pair: [[Self; LANES]; 2]) -> [[Self; LANES]; 2] {
+                pair
+            }
+            #[inline(always)]
+            fn narrow_pair(pair: &[[Self; LANES]; 2]) -> [[Self; LANES]; 2] {
+                *pair
+            }
         }
     };
 }
 
 real!(f32, math::exp32::<M>, math::tanh32::<M>, Some);
 real!(f64, f64::exp, f64::tanh, |_| None);
+
+/// A number whose upper half is the nearest bf16, ties to even: the carry of half the last bit.
+/// Without branches, so that the compiler makes vectors of it.
+#[inline(always)]
+fn rounded(sum: f32) -> u32 {
+    let bits = sum.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1));
+    // A carry must not make an infinity of a NaN.
+    if sum.is_nan() { bits | 0x0040_0000 } else { rounded }
+}
 
 impl Stored for bf16 {
     type Sum = f32;
@@ -180,26 +209,71 @@ impl Stored for bf16 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
     }
 
-    /// The nearest, ties to even: the carry of half the last bit. Without branches, so that the
-    /// compiler makes vectors of it.
     #[inline(always)]
     fn narrow(sum: f32) -> bf16 {
-        let bits = sum.to_bits();
-        let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1));
-        // A carry must not make an infinity of a NaN.
-        let kept = if sum.is_nan() { bits | 0x0040_0000 } else { rounded };
-        bf16::from_bits((kept >> 16) as u16)
+        bf16::from_bits((rounded(sum) >> 16) as u16)
     }
 
     #[inline(always)]
     fn as_sums(_: &mut [bf16]) -> Option<&mut [f32]> {
         None
     }
+
+    /// Two neighbours are the halves of a word: those at even places, then those at odd ones.
+    #[inline(always)]
+    #[allow(
+        clippy::needless_range_loop,
+        reason = "of iterators the compiler makes narrower vectors"
+    )]
+    fn wide_pair(stored: &[[bf16; LANES]; 2]) -> [[f32; LANES]; 2] {
+        let words: [u32; LANES] = bytemuck::cast(*stored);
+        let mut halves = [[0.0; LANES]; 2];
+        let (low, high) = if cfg!(target_endian = "little") { (0, 1) } else { (1, 0) };
+        for l in 0..LANES {
+            halves[low][l] = f32::from_bits(words[l] << 16);
+            halves[high][l] = f32::from_bits(words[l] & 0xffff_0000);
+        }
+        halves
+    }
+
+    #[inline(always)]
+    #[allow(
+        clippy::needless_range_loop,
+        reason = "of iterators the compiler makes narrower vectors"
+    )]
+    fn narrow_pair(pair: &[[f32; LANES]; 2]) -> [[bf16; LANES]; 2] {
+        let (low, high) = if cfg!(target_endian = "little") { (0, 1) } else { (1, 0) };
+        let mut words = [0; LANES];
+        for l in 0..LANES {
+            words[l] = rounded(pair[low][l]) >> 16 | rounded(pair[high][l]) & 0xffff_0000;
+        }
+        bytemuck::cast(words)
+    }
+
+    #[inline(always)]
+    fn ordered(pair: [[f32; LANES]; 2]) -> [[f32; LANES]; 2] {
+        let mut columns = [[0.0; LANES]; 2];
+        for (at, column) in columns.as_flattened_mut().iter_mut().enumerate() {
+            *column = pair[at % 2][at / 2];
+        }
+        columns
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pairs_of_vectors_come_back_in_order() {
+        let stored: [[bf16; LANES]; 2] =
+            [0, 1].map(|v| std::array::from_fn(|l| bf16::narrow((v * LANES + l) as f32 - 7.0)));
+        let wide = stored.map(|vector| vector.map(Stored::wide));
+        assert_eq!(bf16::ordered(bf16::wide_pair(&stored)), wide);
+        assert_eq!(bf16::narrow_pair(&bf16::wide_pair(&stored)), stored);
+        assert_eq!(f32::ordered(f32::wide_pair(&wide)), wide);
+        assert_eq!(f32::narrow_pair(&wide), wide);
+    }
 
     #[test]
     fn bf16_is_rounded_as_the_half_crate_does() {

@@ -52,7 +52,7 @@ pub enum Detail {
 impl Effort {
     /// Half a minute at most.
     pub fn quick() -> Self {
-        Effort { seconds: 18.0, detail: Detail::Quick, only: None }
+        Effort { seconds: 15.0, detail: Detail::Quick, only: None }
     }
 
     /// Five minutes at most.
@@ -96,7 +96,7 @@ pub fn tune(effort: &Effort, job: &Job<'_>) -> Result<Profile> {
             graphs.insert(case.graph, set.graph().adjacency().as_ref().clone());
         }
         // Who has more kernels to choose from needs more time.
-        let weight = |case: &Case| case.op.kernels().len() as f64;
+        let weight = |case: &Case| chosen_by_time(case.op).count() as f64;
         let share = left * weight(case) / cases[done..].iter().map(weight).sum::<f64>();
         if let Some(sample) = measured(case, &graphs[case.graph], share, job)? {
             section.ops.entry(case.op.id.to_owned()).or_default().push(sample);
@@ -143,9 +143,7 @@ pub fn kernels(
 ) -> Result<Vec<(String, Timing)>> {
     let begun = Instant::now();
     let names = op.kernels();
-    let ruled = |name: &str| table(op.id).is_some_and(|table| (table.ruled)(name));
-    let taken = |place: &usize| problem.accepts(*place) && !ruled(names[*place]);
-    let places: Vec<usize> = (0..names.len()).filter(taken).collect();
+    let places: Vec<usize> = chosen_by_time(op).filter(|&place| problem.accepts(place)).collect();
     let each = |isa: Isa| places.iter().map(move |&kernel| (kernel, isa));
     // What works everywhere is never the best where there is more, and the slowest to measure.
     let mut sets = instruction_sets();
@@ -182,6 +180,13 @@ pub fn kernels(
     // Others on the machine only ever add time: of few runs the least says most.
     let timing = |times: Vec<f64>| Timing { seconds: least(&times), ..Timing::of(times) };
     Ok(all.iter().map(name).zip(times.into_iter().map(timing)).collect())
+}
+
+/// The places of an operation's kernels that no rule alone chooses.
+fn chosen_by_time(op: &Operation) -> impl Iterator<Item = usize> + use<> {
+    let table = table(op.id);
+    let ruled = move |name: &str| table.is_some_and(|table| (table.ruled)(name));
+    op.kernels().into_iter().enumerate().filter(move |(_, name)| !ruled(name)).map(|(at, _)| at)
 }
 
 fn least(times: &[f64]) -> f64 {

@@ -149,7 +149,8 @@ struct Tile<'a, T: Stored, const V: usize> {
 }
 
 impl<T: Stored, const V: usize> Tile<'_, T, V> {
-    /// The sum of some entries of the block, those at even and at odd places apart.
+    /// The sum of some entries of the block, those at even and at odd places apart. Pairs of
+    /// vectors are in an order of their own.
     #[inline(always)]
     fn sums<M: Arith, W: Weights, const ASK: usize>(
         &self,
@@ -200,15 +201,24 @@ impl<T: Stored, const V: usize> Tile<'_, T, V> {
         reason = "of iterators the compiler makes narrower vectors"
     )]
     fn add<M: Arith>(&self, sums: &mut [[T::Sum; LANES]; V], weight: T::Sum, j: usize) {
-        let x = &self.x[j * self.tiles];
-        for v in 0..V {
+        let (pairs, last) = self.x[j * self.tiles].as_chunks::<2>();
+        let (sums, last_sums) = sums.as_chunks_mut::<2>();
+        for (sums, pair) in sums.iter_mut().zip(pairs) {
+            let wide = T::wide_pair(pair);
+            for v in 0..2 {
+                for l in 0..LANES {
+                    sums[v][l] = M::mul_add(weight, wide[v][l], sums[v][l]);
+                }
+            }
+        }
+        if let ([sums], [x]) = (last_sums, last) {
             // Widened before anything else, or bf16 is taken apart one by one.
             let mut wide = [T::Sum::ZERO; LANES];
             for l in 0..LANES {
-                wide[l] = x[v][l].wide();
+                wide[l] = x[l].wide();
             }
             for l in 0..LANES {
-                sums[v][l] = M::mul_add(weight, wide[l], sums[v][l]);
+                sums[l] = M::mul_add(weight, wide[l], sums[l]);
             }
         }
     }
@@ -251,6 +261,7 @@ impl<T: Stored> Ending<'_, T> {
         y: &mut [[T; LANES]; V],
     ) {
         let mut scaled = *sums;
+        scaled.as_chunks_mut::<2>().0.iter_mut().for_each(|pair| *pair = T::ordered(*pair));
         scaled.as_flattened_mut().iter_mut().for_each(|sum| *sum *= scale);
         let (scaled, place) = (scaled.as_flattened_mut(), (self.isa, self.col));
         let past = self.past.filter(|_| self.args.epilogue.accum == Accum::Replace);
@@ -263,17 +274,25 @@ impl<T: Stored> Ending<'_, T> {
     }
 }
 
-/// Sums as they are stored.
+/// Sums, pairs of vectors in their own order, as they are stored.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "of iterators the compiler makes narrower vectors")]
 fn narrowed<T: Stored, const V: usize>(
     sums: &[[T::Sum; LANES]; V],
     scale: T::Sum,
 ) -> [[T; LANES]; V] {
-    let mut lines = [[T::narrow(T::Sum::ZERO); LANES]; V];
+    let mut scaled = *sums;
     for v in 0..V {
         for l in 0..LANES {
-            lines[v][l] = T::narrow(sums[v][l] * scale);
+            scaled[v][l] *= scale;
+        }
+    }
+    let mut lines = [[T::narrow(T::Sum::ZERO); LANES]; V];
+    let ((pairs, last), (to, to_last)) = (scaled.as_chunks::<2>(), lines.as_chunks_mut::<2>());
+    to.iter_mut().zip(pairs).for_each(|(to, pair)| *to = T::narrow_pair(pair));
+    if let ([to], [sums]) = (to_last, last) {
+        for l in 0..LANES {
+            to[l] = T::narrow(sums[l]);
         }
     }
     lines
