@@ -69,8 +69,9 @@ fn copied([_, cols, entries]: [usize; 3], width: usize) -> usize {
     cols * at_once
 }
 
-/// What the step that needs most for itself needs: copied columns of operands; terms of attention's gradient per node and
-/// head, and the gradient of its targets where they are not all sources; shares of maxima.
+/// What the step that needs most for itself needs: copied columns of operands; terms of attention's
+/// gradient per node and head, and the gradient of its targets where they are not all sources;
+/// shares of maxima.
 fn scratch(plan: &Plan, sizes: &Sizes) -> usize {
     let shape = |value: ValueId| plan.values[value].shape.map(|dim| sizes.of(dim));
     let of = plan.steps.iter().map(|step| match step.operator {
