@@ -72,7 +72,8 @@ def main():
             break
         record.append({"configuration": configuration, "steps": steps(lacis, more, configuration)})
         with open(path, "w") as file:
-            json.dump({"networks": record}, file, indent=1, ensure_ascii=False)
+            lines = ",\n".join(json.dumps(one, ensure_ascii=False) for one in record)
+            file.write(f'{{"networks": [\n{lines}\n]}}\n')
     tell(record)
 
 

@@ -18,6 +18,8 @@ use crate::{Job, zipped};
 const FREE_BYTES: u64 = 16 << 20;
 const MAX_MEMBERS: usize = 1 << 11;
 const MAX_NAME_PARTS: usize = 16;
+/// Bytes of one of its parts: what file systems take.
+const MAX_NAME_BYTES: usize = 255;
 
 /// Whether (unpacked) bytes begin as a tar does.
 pub(crate) fn is_tar(head: &[u8]) -> bool {
@@ -192,6 +194,10 @@ impl Unpacking<'_> {
             || name.contains('\\')
         {
             let problem = "has a name that leads out of the archive; nothing is unpacked";
+            return Err(self.problem(Some(name), problem));
+        }
+        if inner.components().any(|part| part.as_os_str().len() > MAX_NAME_BYTES) {
+            let problem = format!("has a name of more than {MAX_NAME_BYTES} bytes");
             return Err(self.problem(Some(name), problem));
         }
         if name.chars().any(char::is_control) {

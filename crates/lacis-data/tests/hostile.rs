@@ -137,6 +137,18 @@ fn declared_sizes_of_archives_are_checked() {
 }
 
 #[test]
+fn names_that_no_file_system_takes_are_refused_in_few_words() {
+    let dir = tempfile::tempdir().unwrap();
+    for (at, name) in
+        [format!("{}.txt", "a".repeat(300)), format!("b/{}", "ä".repeat(4000))].iter().enumerate()
+    {
+        let zip = put(dir.path(), &format!("{at}.zip"), &zip_of(&[(name, "0 1\n")]));
+        let said = refusal(&zip);
+        assert!(said.contains("more than 255 bytes") && said.len() < 500, "{said}");
+    }
+}
+
+#[test]
 fn names_that_lead_out_of_an_archive_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     for (at, name) in
