@@ -9,6 +9,9 @@ budget: test accuracies, median milliseconds of an epoch before the switch, seco
 was kept, measured errors and Amdahl's ceiling; and per evaluated epoch the time and the accuracy on
 validation nodes, of the first seed. It is written after every seed; the same command goes on with
 the seeds that it does not have.
+
+With --jobs N so many runs go on at a time: their accuracies count, their times do not, and the
+record keeps none.
 """
 
 import argparse
@@ -17,6 +20,7 @@ import os
 import statistics
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 
 def run(args, model, policy, budget, seed):
@@ -53,12 +57,14 @@ def run(args, model, policy, budget, seed):
 
 def summary(runs):
     tests = [r["test"] for r in runs]
-    return {
+    found = {
         "test": statistics.mean(tests),
         "spread": statistics.stdev(tests) if len(tests) > 1 else None,
-        "epoch_ms": statistics.median(r["epoch_ms"] for r in runs),
-        "train_s": statistics.median(r["train_s"] for r in runs),
     }
+    if "epoch_ms" in runs[0]:
+        found["epoch_ms"] = statistics.median(r["epoch_ms"] for r in runs)
+        found["train_s"] = statistics.median(r["train_s"] for r in runs)
+    return found
 
 
 def write(path, record):
@@ -82,15 +88,49 @@ def summarise(results):
     exact = summary(results[0]["runs"])
     for result in results:
         own = summary(result["runs"])
-        result.update(own, epoch_times=exact["epoch_ms"] / own["epoch_ms"],
-                      run_times=exact["train_s"] / own["train_s"],
-                      points=100 * (own["test"] - exact["test"]))
+        result.update(own, points=100 * (own["test"] - exact["test"]))
+        if "epoch_ms" in own:
+            result.update(epoch_times=exact["epoch_ms"] / own["epoch_ms"],
+                          run_times=exact["train_s"] / own["train_s"])
+
+
+def together(args, record, contestants):
+    """Accuracies of all models, seeds and contestants that are missing, some runs at a time."""
+    wanted = []
+    for model in args.models.split(","):
+        for policy, budget in contestants:
+            result = contestant(record, args, model, policy, budget)
+            have = {run["seed"] for run in result["runs"]}
+            wanted += [(seed, model, policy, budget) for seed in range(args.seeds)
+                       if seed not in have]
+    end = time.monotonic() + args.seconds
+
+    def one(of):
+        seed, model, policy, budget = of
+        return None if time.monotonic() > end else run(args, model, policy, budget, seed)
+
+    with ThreadPoolExecutor(args.jobs) as pool:
+        for (seed, model, policy, budget), found in zip(sorted(wanted), pool.map(one, sorted(wanted))):
+            if found is None:
+                continue
+            for name in ("curve", "epoch_ms", "train_s", "speedup"):
+                del found[name]
+            contestant(record, args, model, policy, budget)["runs"].append(found)
+            write(args.output, record)
+            print(model, policy, budget, seed, f"test {found['test']:.4f}", flush=True)
+    for model in args.models.split(","):
+        results = [contestant(record, args, model, *one) for one in contestants]
+        if all(result["runs"] for result in results):
+            summarise(results)
+    write(args.output, record)
 
 
 def measure(args):
     record = json.load(open(args.output)) if os.path.exists(args.output) else {"results": []}
     contestants = [("exact", 1.0)] + [(p, float(b)) for b in args.budgets.split(",")
                                       for p in args.policies.split(",")]
+    if args.jobs > 1:
+        return together(args, record, contestants)
     end = time.monotonic() + args.seconds
     for model in args.models.split(","):
         results = [contestant(record, args, model, *one) for one in contestants]
@@ -122,7 +162,7 @@ def plot(args):
     results = json.load(open(args.plot))["results"]
     panels = {}
     for result in results:
-        if len(result["curve"]) > 1:
+        if len(result["curve"]) > 1 and "epoch_ms" in result:
             panels.setdefault((result["data"], result["model"]), []).append(result)
     width, height, gap = 360, 240, 60
     svg = []
@@ -183,6 +223,7 @@ def main():
     parser.add_argument("--eval-every", type=int, default=5)
     parser.add_argument("--more", default="", help="further flags of `lacis train`")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no seed after so long")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time; times are not kept")
     parser.add_argument("--plot", metavar="RECORD")
     parser.add_argument("-o", "--output", required=True)
     args = parser.parse_args()

@@ -256,6 +256,8 @@ impl<'a> Bench<'a> {
     pub fn problem(&mut self, op: &'static Operation, k: usize, profile: &Profile) -> Outcome {
         let graph = self.graph.clone();
         let threads = self.desk.threads.clone();
+        // As in an executor: what kernels need while they run is not asked for in every run.
+        let _keeper = threads.keep();
         let Asked { n, form, .. } = self.task;
         let setting = Setting { graph: &graph, k, n, form, threads: &threads };
         let mut problem = (op.prepare)(&setting)?;

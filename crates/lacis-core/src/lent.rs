@@ -31,6 +31,11 @@ impl Idle {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Bytes that wait to be lent again.
+    pub(crate) fn bytes(&self) -> usize {
+        self.shelf().buffers.iter().map(|buffer| size_of_val::<[Line]>(buffer)).sum()
+    }
+
     /// The smallest that has room for so many lines; where none has, the largest leaves, so that
     /// what grows does not pile up.
     fn take(&self, lines: usize) -> Option<Buffer<Line>> {
@@ -113,6 +118,11 @@ impl Keeper {
         idle.shelf().keepers += 1;
         Keeper(Arc::clone(idle))
     }
+
+    /// Gives what is not lent just now back to the system.
+    pub fn clear(&self) {
+        self.0.shelf().buffers.clear();
+    }
 }
 
 impl Drop for Keeper {
@@ -148,9 +158,13 @@ mod tests {
         let first = place(1000);
         assert_eq!(place(1000), first);
         assert_eq!(place(7), first, "a smaller one fits too");
+        assert_eq!(threads.idle_bytes(), 4032, "whole lines");
         let (_one, two) = (threads.lend::<f32>(1000).unwrap(), place(1000));
         assert_ne!(two, first, "two at once are two");
+        keeper.clear();
+        assert_eq!(threads.idle_bytes(), 0);
         drop(keeper);
+        assert_eq!(threads.idle_bytes(), 0);
         assert!(threads.lend::<f64>(0).unwrap().is_empty());
         assert_eq!(threads.lend::<[f32; 3]>(7).unwrap().len(), 7);
         assert!(threads.lend::<f64>(usize::MAX).is_err());

@@ -137,6 +137,11 @@ impl Threads {
         Keeper::new(&self.idle)
     }
 
+    /// Bytes that are kept for later loops.
+    pub fn idle_bytes(&self) -> usize {
+        self.idle.bytes()
+    }
+
     /// `f`, on one of the pool's own threads: parallel loops in it begin without being handed over
     /// from thread to thread, which takes longer than many a loop.
     pub fn inside<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {

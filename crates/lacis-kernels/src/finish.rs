@@ -94,6 +94,32 @@ fn end_body<M: Arith, O: Stored>(ending: Ending<'_, O>) {
     y.iter_mut().zip(sums).for_each(|(y, sum)| *y = O::narrow(*sum));
 }
 
+/// Sums of some rows of `k` columns, `stride` apart, that become what they are to be where they are.
+pub(crate) struct Block<'a, F> {
+    /// Replaces what is there.
+    pub epilogue: Epilogue<'a, F>,
+    pub sums: &'a mut [F],
+    pub k: usize,
+    pub stride: usize,
+}
+
+per_isa!(pub(crate) fn end_rows<[F: Real], []>(block: Block<'_, F>) = end_rows_body);
+
+#[inline(always)]
+fn end_rows_body<M: Arith, F: Real>(block: Block<'_, F>) {
+    let Block { epilogue, sums, k, stride } = block;
+    if let Some(bias) = epilogue.bias {
+        for row in sums.chunks_mut(stride) {
+            row.iter_mut().zip(bias).for_each(|(sum, b)| *sum += *b);
+        }
+    }
+    // All at once, unless something lies between rows.
+    let (piece, len) = if stride == k { (sums.len(), sums.len()) } else { (stride, k) };
+    for sums in sums.chunks_mut(piece.max(1)) {
+        apply::<M, F>(epilogue.activation, &mut sums[..len]);
+    }
+}
+
 /// Writes as many sums as `y` has room for, whole vectors where it can.
 #[inline(always)]
 pub(crate) fn write<O: Stored, const V: usize>(sums: &[[O::Sum; LANES]; V], y: &mut [O]) {

@@ -18,8 +18,8 @@ use lacis_core::{Error, Result, Threads};
 use crate::isa::{Arith, Isa, per_isa};
 use crate::real::Real;
 
-/// Weights of a chunk.
-const CHUNK: usize = 1 << 15;
+/// Weights of a chunk: a layer's are some ten thousand, and every thread is to have some.
+const CHUNK: usize = 1 << 13;
 
 /// Weights, and what a step of Adam reads and writes with them.
 #[derive(Debug)]

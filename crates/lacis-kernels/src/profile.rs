@@ -73,6 +73,10 @@ pub struct Stream {
     pub write_gbps: f64,
     /// Bytes read and bytes written.
     pub copy_gbps: f64,
+    /// Bytes written for the first time: the system has to find and clear them. 0 where that is
+    /// not known.
+    #[serde(default)]
+    pub fresh_gbps: f64,
 }
 
 /// The rate at which rows are read in random order.

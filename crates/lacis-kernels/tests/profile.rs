@@ -109,7 +109,7 @@ fn the_most_threads_decide_whatever_the_order() {
     assert_eq!(profile.sections[0].threads, 1);
     assert_eq!(profile.choose("spmm", &point(1000, 64)).kernel, FARTHER);
     // Measured again: replaced, and what was not measured again stays.
-    let stream = Stream { read_gbps: 9.0, write_gbps: 8.0, copy_gbps: 7.0 };
+    let stream = Stream { read_gbps: 9.0, write_gbps: 8.0, copy_gbps: 7.0, ..Stream::default() };
     profile.add(Section { threads: 2, stream: Some(stream), ..Section::default() });
     assert_eq!(profile.sections.len(), 2);
     assert_eq!(profile.section().unwrap().stream, Some(stream));

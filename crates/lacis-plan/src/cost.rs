@@ -67,6 +67,12 @@ pub enum Work {
 pub trait Costs {
     /// Seconds, or `None` where there is no kernel for it.
     fn seconds(&self, work: &Work) -> Option<f64>;
+
+    /// Seconds more where so many bytes are written for the first time: the system has to find and
+    /// clear them.
+    fn fresh(&self, _bytes: usize) -> f64 {
+        0.0
+    }
 }
 
 /// Costs that ask somebody once for each work: plans of one network have most of theirs in common.
@@ -85,6 +91,10 @@ impl<'a> Remembered<'a> {
 impl Costs for Remembered<'_> {
     fn seconds(&self, work: &Work) -> Option<f64> {
         *self.known.borrow_mut().entry(*work).or_insert_with(|| self.costs.seconds(work))
+    }
+
+    fn fresh(&self, bytes: usize) -> f64 {
+        self.costs.fresh(bytes)
     }
 }
 
@@ -151,12 +161,15 @@ impl Predicted {
 pub fn predict(plan: &Plan, sizes: &Sizes, costs: &dyn Costs) -> Option<Predicted> {
     let mut predicted = Predicted::default();
     for step in &plan.steps {
-        let seconds = costs.seconds(&work(plan, step, sizes))?;
-        predicted.steps.push(seconds);
-        match step.phase {
-            Phase::Once => predicted.once += seconds,
-            _ => predicted.iteration += seconds,
+        let mut seconds = costs.seconds(&work(plan, step, sizes))?;
+        if step.phase == Phase::Once {
+            let bytes = |value: &ValueId| plan.len_of(*value, sizes) * plan.number_bytes(*value);
+            seconds += costs.fresh(step.outputs.iter().map(bytes).sum());
+            predicted.once += seconds;
+        } else {
+            predicted.iteration += seconds;
         }
+        predicted.steps.push(seconds);
     }
     // A transposed adjacency is made once, unless the matrix is its own.
     if !sizes.symmetric || sizes.nodes.windows(2).any(|pair| pair[0] != pair[1]) {
@@ -251,6 +264,11 @@ fn stream(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
     let written: usize = step.outputs.iter().map(bytes).sum();
     if matches!(step.operator, Operator::Pad) && plan.in_place(step) {
         return Work::Stream { read: 0, written: written.saturating_sub(read), hard: 0 };
+    }
+    if let Operator::Update(_) = step.operator {
+        // A weight, its gradient and two moments; a root and a quotient.
+        let weights = plan.len_of(step.inputs[0], sizes);
+        return Work::Stream { read: 16 * weights, written: 12 * weights, hard: weights };
     }
     let elements: usize = step.outputs.iter().map(|out| plan.len_of(*out, sizes)).sum();
     let drawn = |dropout: Option<_>| elements * usize::from(dropout.is_some());

@@ -15,6 +15,7 @@ const STEP: f64 = 4e-6;
 const HARD: f64 = 0.4e-9;
 /// Bytes per second where nothing was measured, and how much faster the last cache is.
 const COPY: f64 = 20e9;
+const FRESH: f64 = 5e9;
 const NEAR: f64 = 1.8;
 /// What a step takes longer than its kernel alone, measured again and again: what it reads was not
 /// the last thing that caches saw.
@@ -62,6 +63,12 @@ impl Costs for Measured<'_> {
                 }
             },
         )
+    }
+
+    fn fresh(&self, bytes: usize) -> f64 {
+        let measured = self.0.section().and_then(|section| section.stream);
+        let rate = measured.map_or(0.0, |stream| stream.fresh_gbps * 1e9);
+        bytes as f64 / if rate > 0.0 { rate } else { FRESH }
     }
 }
 

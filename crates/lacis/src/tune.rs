@@ -52,7 +52,7 @@ pub enum Detail {
 impl Effort {
     /// Half a minute at most.
     pub fn quick() -> Self {
-        Effort { seconds: 15.0, detail: Detail::Quick, only: None }
+        Effort { seconds: 24.0, detail: Detail::Quick, only: None }
     }
 
     /// Five minutes at most.
@@ -74,6 +74,8 @@ impl Effort {
 /// When it is stopped, memory is refused, or a kernel's result is wrong.
 pub fn tune(effort: &Effort, job: &Job<'_>) -> Result<Profile> {
     let begun = Instant::now();
+    // As an executor does: what kernels need while they run is not asked for in every run.
+    let _keeper = job.threads.keep();
     let mut section = Section { threads: job.threads.count(), ..Section::default() };
     let machine = this_machine();
     let cases = cases(effort);

@@ -3,12 +3,13 @@
 
 use std::ops::Range;
 
-use lacis_core::reference::Reduce;
+use lacis_core::reference::{Activation, Reduce};
 
-use super::rows::{BLOCK, Out, Part, VECTORS, conclude, scale_of};
+use super::rows::{BLOCK, Out, Part, VECTORS, scale_of};
 use super::terms::{Ones, Scaled, Values, Weights};
 use super::{Ahead, Args};
-use crate::finish::{Accum, LANES};
+use crate::elementwise::activation::apply;
+use crate::finish::{Accum, Epilogue, LANES};
 use crate::isa::{Arith, Isa, per_isa};
 use crate::mem::{L1, L2, Past, copy_past, fetch_lines, write_past};
 use crate::real::{Real, Stored};
@@ -81,26 +82,52 @@ per_isa!(fn compiled<[T: Stored, W: Weights], [V, ASK]>(of: Lines<'_, T>) = body
 #[inline(always)]
 fn body<M: Arith, T: Stored, W: Weights, const V: usize, const ASK: usize>(of: Lines<'_, T>) {
     let Lines { args, isa, ahead, rows, y } = of;
-    let past = ahead.past.then(Past::begin);
+    // What is added to is near already.
+    let past = (ahead.past && args.epilogue.accum == Accum::Replace).then(Past::begin);
     let plain = args.epilogue.is_plain();
     let tiles = args.k() / (V * LANES);
+    let mut stage = [[[T::Sum::ZERO; LANES]; V]; GROUP];
     let (x, _) = args.x.data.as_chunks::<LANES>().0.as_chunks::<V>();
     let (y, _) = y.as_chunks_mut::<LANES>().0.as_chunks_mut::<V>();
     for (start, y) in rows.clone().step_by(BLOCK).zip(y.chunks_mut(BLOCK * tiles)) {
         let block = Block::of(args, start..rows.end.min(start + BLOCK), ahead);
         for tile in 0..tiles {
             let from = Tile { args, block: &block, x: x.get(tile..).unwrap_or_default(), tiles };
-            let to = Ending { args, isa, plain, past: past.as_ref(), col: tile * V * LANES };
+            let ending = Ending::of(args, tile * V * LANES);
             let mut begin = 0;
-            let places = block.ends.iter().zip(&block.scales).zip(y.chunks_exact_mut(tiles));
-            for ((&end, &scale), y) in places.take(block.count) {
-                let sums = from.sums::<M, W, ASK>(begin..end);
-                to.write(&sums, scale, &mut y[tile]);
-                begin = end;
+            let (ends, scales) = (&block.ends[..block.count], &block.scales);
+            let groups = ends.chunks(GROUP).zip(scales.chunks(GROUP));
+            for ((ends, scales), y) in groups.zip(y.chunks_mut(GROUP * tiles)) {
+                let places = ends.iter().zip(scales).zip(y.chunks_exact_mut(tiles));
+                for (((&end, &scale), y), staged) in places.zip(&mut stage) {
+                    let sums = from.sums::<M, W, ASK>(begin..end);
+                    begin = end;
+                    let y = &mut y[tile];
+                    // Apart, or a line waits in memory before it is written in one piece, too.
+                    match past.as_ref() {
+                        None if plain => *y = narrowed(&sums, scale),
+                        Some(past) if plain => put(past, &narrowed(&sums, scale), y),
+                        _ => {
+                            let ended = ending.ended(&sums, scale, y);
+                            match past.as_ref() {
+                                _ if ending.waits => *staged = ended,
+                                None => *y = stored(&ended),
+                                Some(past) => put(past, &stored(&ended), y),
+                            }
+                        }
+                    }
+                }
+                if !plain && ending.waits {
+                    let stage = &mut stage[..ends.len()];
+                    conclude(isa, Group { args, past: past.as_ref(), stage, y, tile, tiles });
+                }
             }
         }
     }
 }
+
+/// Rows whose activation is computed together: a call for each row takes longer than its sum.
+const GROUP: usize = 16;
 
 /// What is known of some rows before their sums are.
 struct Block<'a, F> {
@@ -116,6 +143,7 @@ struct Block<'a, F> {
 }
 
 impl<'a, F: Real> Block<'a, F> {
+    #[inline(always)]
     fn of<T: Stored<Sum = F>>(args: &Args<'a, T>, rows: Range<usize>, ahead: Ahead) -> Self {
         let span = args.a.span(rows.clone());
         let (mut ends, mut scales) = ([0; BLOCK], [F::ONE; BLOCK]);
@@ -126,7 +154,7 @@ impl<'a, F: Real> Block<'a, F> {
         }
         let cols = args.a.cols;
         let from = |by: usize| &cols[(span.start + by).min(cols.len())..];
-        let [now, near, far] = [0, ahead.near, ahead.far].map(from);
+        let (now, near, far) = (from(0), from(ahead.near), from(ahead.far));
         Block { count: rows.len(), first: span.start, ends, scales, now, far, near }
     }
 }
@@ -224,54 +252,114 @@ impl<T: Stored, const V: usize> Tile<'_, T, V> {
     }
 }
 
-/// What becomes of sums from column `col` on.
-struct Ending<'a, T: Stored> {
-    args: &'a Args<'a, T>,
-    isa: Isa,
-    /// Whether they are what `y` is to hold.
-    plain: bool,
-    past: Option<&'a Past>,
-    col: usize,
+/// What becomes of the sums of a tile: the epilogue, as far as it is done in registers.
+struct Ending<T: Stored, const V: usize> {
+    adds: bool,
+    bias: Option<[[T::Sum; LANES]; V]>,
+    relu: bool,
+    /// Whether an activation is still to come.
+    waits: bool,
 }
 
-impl<T: Stored> Ending<'_, T> {
+impl<T: Stored, const V: usize> Ending<T, V> {
     #[inline(always)]
-    fn write<const V: usize>(
-        &self,
-        sums: &[[T::Sum; LANES]; V],
-        scale: T::Sum,
-        y: &mut [[T; LANES]; V],
-    ) {
-        if !self.plain {
-            return self.conclude(sums, scale, y);
-        }
-        // Apart, or a line waits in memory before it is written in one piece, too.
-        match self.past {
-            None => *y = narrowed(sums, scale),
-            Some(past) => put(past, &narrowed(sums, scale), y),
-        }
+    fn of(args: &Args<'_, T>, col: usize) -> Self {
+        let Epilogue { accum, bias, activation } = args.epilogue;
+        let bias = bias.map(|bias| {
+            let mut columns = [[T::Sum::ZERO; LANES]; V];
+            columns.as_flattened_mut().copy_from_slice(&bias[col..][..V * LANES]);
+            columns
+        });
+        let relu = activation == Activation::Relu;
+        let waits = !relu && activation != Activation::Identity;
+        Ending { adds: accum == Accum::Add, bias, relu, waits }
     }
 
-    /// The same with bias, activation, what `y` holds.
-    #[inline(never)]
-    fn conclude<const V: usize>(
+    /// Sums, pairs of vectors in their own order, scaled and with what belongs to them.
+    #[inline(always)]
+    #[allow(
+        clippy::needless_range_loop,
+        reason = "of iterators the compiler makes narrower vectors"
+    )]
+    fn ended(
         &self,
         sums: &[[T::Sum; LANES]; V],
         scale: T::Sum,
-        y: &mut [[T; LANES]; V],
-    ) {
-        let mut scaled = *sums;
-        scaled.as_chunks_mut::<2>().0.iter_mut().for_each(|pair| *pair = T::ordered(*pair));
-        scaled.as_flattened_mut().iter_mut().for_each(|sum| *sum *= scale);
-        let (scaled, place) = (scaled.as_flattened_mut(), (self.isa, self.col));
-        let past = self.past.filter(|_| self.args.epilogue.accum == Accum::Replace);
-        let Some(past) = past else {
-            return conclude(self.args, place, scaled, y.as_flattened_mut());
-        };
-        let mut lines = [[T::narrow(T::Sum::ZERO); LANES]; V];
-        conclude(self.args, place, scaled, lines.as_flattened_mut());
-        put(past, &lines, y);
+        y: &[[T; LANES]; V],
+    ) -> [[T::Sum; LANES]; V] {
+        let mut ended = scaled(sums, scale);
+        ended.as_chunks_mut::<2>().0.iter_mut().for_each(|pair| *pair = T::ordered(*pair));
+        for v in 0..V {
+            if self.adds {
+                for l in 0..LANES {
+                    ended[v][l] += y[v][l].wide();
+                }
+            }
+            if let Some(bias) = &self.bias {
+                for l in 0..LANES {
+                    ended[v][l] += bias[v][l];
+                }
+            }
+            if self.relu {
+                // NaN stays NaN.
+                for l in 0..LANES {
+                    let negative = ended[v][l] <= T::Sum::ZERO;
+                    ended[v][l] = if negative { T::Sum::ZERO } else { ended[v][l] };
+                }
+            }
+        }
+        ended
     }
+}
+
+/// Rows of a tile that wait for their activation.
+struct Group<'a, T: Stored, const V: usize> {
+    args: &'a Args<'a, T>,
+    past: Option<&'a Past>,
+    stage: &'a mut [[[T::Sum; LANES]; V]],
+    y: &'a mut [[[T; LANES]; V]],
+    tile: usize,
+    tiles: usize,
+}
+
+per_isa!(fn conclude<[T: Stored], [V]>(of: Group<'_, T, V>) = conclude_body);
+
+#[inline(always)]
+fn conclude_body<M: Arith, T: Stored, const V: usize>(of: Group<'_, T, V>) {
+    let Group { args, past, stage, y, tile, tiles } = of;
+    apply::<M, T::Sum>(args.epilogue.activation, stage.as_flattened_mut().as_flattened_mut());
+    for (sums, y) in stage.iter().zip(y.chunks_exact_mut(tiles)) {
+        match past {
+            None => y[tile] = stored(sums),
+            Some(past) => put(past, &stored(sums), &mut y[tile]),
+        }
+    }
+}
+
+/// What is in the order of columns, as it is stored.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "of iterators the compiler makes narrower vectors")]
+fn stored<T: Stored, const V: usize>(sums: &[[T::Sum; LANES]; V]) -> [[T; LANES]; V] {
+    let mut lines = [[T::narrow(T::Sum::ZERO); LANES]; V];
+    for v in 0..V {
+        for l in 0..LANES {
+            lines[v][l] = T::narrow(sums[v][l]);
+        }
+    }
+    lines
+}
+
+/// Sums times what their row is scaled by.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "of iterators the compiler makes narrower vectors")]
+fn scaled<F: Real, const V: usize>(sums: &[[F; LANES]; V], scale: F) -> [[F; LANES]; V] {
+    let mut scaled = *sums;
+    for v in 0..V {
+        for l in 0..LANES {
+            scaled[v][l] *= scale;
+        }
+    }
+    scaled
 }
 
 /// Sums, pairs of vectors in their own order, as they are stored.
@@ -281,12 +369,7 @@ fn narrowed<T: Stored, const V: usize>(
     sums: &[[T::Sum; LANES]; V],
     scale: T::Sum,
 ) -> [[T; LANES]; V] {
-    let mut scaled = *sums;
-    for v in 0..V {
-        for l in 0..LANES {
-            scaled[v][l] *= scale;
-        }
-    }
+    let scaled = scaled(sums, scale);
     let mut lines = [[T::narrow(T::Sum::ZERO); LANES]; V];
     let ((pairs, last), (to, to_last)) = (scaled.as_chunks::<2>(), lines.as_chunks_mut::<2>());
     to.iter_mut().zip(pairs).for_each(|(to, pair)| *to = T::narrow_pair(pair));

@@ -7,7 +7,7 @@ use lacis_core::reference::Reduce;
 use super::lines;
 use super::terms::{Join, Max, Min, Mul, Ones, Scaled, Sum, Values, Weights};
 use super::{Ahead, Args, STAGE};
-use crate::finish::{Accum, Ending, LANES, end};
+use crate::finish::{Accum, Block, Ending, LANES, end, end_rows};
 use crate::isa::{Arith, Isa, per_isa};
 use crate::lanes::halves;
 use crate::matrix::MatMut;
@@ -97,11 +97,17 @@ fn body<M: Arith, T: Stored, W: Weights, J: Join>(part: Part<'_, T>) {
         Out::Rows(_) | Out::Partial(..) => 0..args.k(),
     };
     let tail = Tail::of(args.x.data);
-    // Sums go from registers to `y` where they are what it holds; else a tile of them waits.
-    let direct = args.epilogue.is_plain() && T::as_sums(&mut []).is_some();
+    // Sums go from registers to `y` where they are what it holds, or will be when some rows are
+    // ended together; else a tile of them waits.
+    let stored = T::as_sums(&mut []).is_some();
+    let plain = args.epilogue.is_plain();
+    let replaced = args.epilogue.accum == Accum::Replace;
+    let together = !plain && replaced && stored && matches!(out, Out::Rows(_));
+    let direct = stored && plain || together;
     let past = ahead.past.then(Past::begin);
     let first = rows.start;
-    let block = if tiles(cols.len()).count() > 1 { BLOCK } else { rows.len().max(1) };
+    let several = together || tiles(cols.len()).count() > 1;
+    let block = if several { BLOCK } else { rows.len().max(1) };
     let block = stage.as_ref().map_or(block, |stage| block.min(stage.len() / cols.len()));
     for start in rows.clone().step_by(block) {
         let rows = start..rows.end.min(start + block);
@@ -113,7 +119,8 @@ fn body<M: Arith, T: Stored, W: Weights, J: Join>(part: Part<'_, T>) {
             let stride = args.x.stride;
             let from = Tile { args, ahead, tail: &tail, x, stride, wide };
             let at = Place { first, start, tile, col };
-            let (out, stage, past) = (&mut out, stage.as_deref_mut(), past.as_ref());
+            let (out, stage) = (&mut out, stage.as_deref_mut());
+            let past = past.as_ref().filter(|_| !together);
             let mut to = Target { args, isa, out, stage, direct, past, at };
             match wide.div_ceil(LANES) {
                 _ if wide < LANES => rows_of::<M, T, W, J, 1, false>(from, rows.clone(), &mut to),
@@ -121,6 +128,17 @@ fn body<M: Arith, T: Stored, W: Weights, J: Join>(part: Part<'_, T>) {
                 2 => rows_of::<M, T, W, J, 2, true>(from, rows.clone(), &mut to),
                 3 => rows_of::<M, T, W, J, 3, true>(from, rows.clone(), &mut to),
                 _ => rows_of::<M, T, W, J, VECTORS, true>(from, rows.clone(), &mut to),
+            }
+        }
+        if let (true, Out::Rows(y)) = (together, &mut out) {
+            let (stride, from) = (y.stride, (rows.start - first) * y.stride);
+            let (y, stride) = match &mut stage {
+                Some(stage) => (&mut stage[..], cols.len()),
+                None => (&mut y.data[from..], stride),
+            };
+            let k = cols.len();
+            if let Some(sums) = T::as_sums(&mut y[..(rows.len() - 1) * stride + k]) {
+                end_rows(isa, Block { epilogue: args.epilogue, sums, k, stride });
             }
         }
         if let (Some(past), Some(stage), Out::Rows(y)) = (&past, &stage, &mut out) {

@@ -43,16 +43,18 @@ fn isa() -> Isa {
     *ISA.get_or_init(Isa::best)
 }
 
-/// Bytes of results that wait to be used again, and bytes that torch has now.
+/// Bytes of results and of kernels that wait to be used again, and bytes that torch has now.
 #[pyfunction]
 fn result_memory() -> (usize, usize) {
-    memory::usage()
+    let (free, used) = memory::usage();
+    (free + threads::idle_bytes(), used)
 }
 
-/// Gives the memory of results that nobody uses back to the system.
+/// Gives memory that nobody uses back to the system.
 #[pyfunction]
 fn clear_result_memory() {
     memory::clear();
+    threads::clear();
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

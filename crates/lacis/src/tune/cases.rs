@@ -59,8 +59,9 @@ pub(super) fn cases(effort: &Effort) -> Vec<Case> {
     let mut ranked: Vec<(usize, Case)> = Vec::new();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut all = unordered(effort);
-    // Small widths on large graphs as early as large widths on small ones.
-    all.sort_by_key(|(form, place, _)| (*form, *place));
+    // Small widths on large graphs as early as large widths on small ones, and the gradient's form
+    // soon after the other.
+    all.sort_by_key(|(form, place, _)| (form + place, *form));
     for (_, _, case) in all {
         let share = SHARES.iter().find(|(op, _)| *op == case.op.id).map_or(1, |(_, share)| *share);
         let count = counts.entry(case.op.id).or_default();
@@ -97,6 +98,10 @@ fn unordered(effort: &Effort) -> Vec<(usize, usize, Case)> {
                     let Some(own) = op.forms.get(form) else { continue };
                     let outer = if op.outer.is_empty() { &[0] } else { op.outer };
                     for &n in outer {
+                        // As many columns as rows is asked for by 0.
+                        if n == *k {
+                            continue;
+                        }
                         let case = Case { op, graph, form: *own, k: *k, n };
                         if case.bytes() <= most_bytes(effort.detail) {
                             all.push((form, down + place, case));
@@ -114,6 +119,12 @@ impl Case {
     fn bytes(&self) -> usize {
         let entries = entries_of(self.graph);
         let n = if self.n == 0 { self.k } else { self.n };
+        // Without a dense operand the graph is multiplied by itself: its walks of two edges count,
+        // and hubs have many.
+        if !self.op.wide {
+            const HUBS: usize = 16;
+            return entries * (entries / number(self.graph, "n=", 100_000)) * HUBS * 16;
+        }
         // Eight entries a node, and a product in half the time of a byte.
         if self.op.outer.is_empty() { entries * self.k * 4 } else { entries / 8 * self.k * n / 2 }
     }
@@ -121,10 +132,17 @@ impl Case {
 
 /// About how many entries a graph of [`GRAPHS`] has, from its name.
 fn entries_of(graph: &str) -> usize {
-    let edges = graph.split(',').find_map(|part| part.strip_prefix("e=")).unwrap_or("320k");
-    let (number, unit) = edges.split_at(edges.len() - 1);
+    2 * number(graph, "e=", 320_000)
+}
+
+/// A number in a graph's name, as `2k` or `4M`, or what to take where it has none.
+fn number(graph: &str, key: &str, absent: usize) -> usize {
+    let found = graph.split([',', ':']).find_map(|part| part.strip_prefix(key));
+    let Some((digits, unit)) = found.and_then(|text| text.split_at_checked(text.len() - 1)) else {
+        return absent;
+    };
     let unit = if unit == "M" { 1_000_000 } else { 1000 };
-    2 * unit * number.parse::<usize>().unwrap_or(0)
+    unit * digits.parse::<usize>().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -144,12 +162,22 @@ mod tests {
     }
 
     #[test]
+    fn squares_of_graphs_are_small_where_time_is_short() {
+        let quick = cases(&Effort { seconds: 1.0, detail: Detail::Quick, only: None });
+        let squared: Vec<_> = quick.iter().filter(|case| case.op.id == "spgemm").collect();
+        assert!(!squared.is_empty());
+        assert!(squared.iter().all(|case| case.graph.contains("n=2k")));
+    }
+
+    #[test]
     fn more_detail_is_more_cases() {
         let count = |detail| cases(&Effort { seconds: 1.0, detail, only: None }).len();
         let [glimpse, quick, full] = [Detail::Glimpse, Detail::Quick, Detail::Full].map(count);
         assert!(0 < glimpse && glimpse < quick && quick < full, "{glimpse} {quick} {full}");
         assert_eq!(entries_of("rmat:n=2k,e=16k,seed=1"), 32_000);
         assert_eq!(entries_of("rmat:n=300k,e=4M,seed=5"), 8_000_000);
+        assert_eq!(number("rmat:n=300k,e=4M,seed=5", "n=", 1), 300_000);
+        assert_eq!(number("grid:rows=400,cols=400", "n=", 1), 1);
         let none = Effort { seconds: 1.0, detail: Detail::Full, only: Some(vec![]) };
         assert!(cases(&none).is_empty());
     }

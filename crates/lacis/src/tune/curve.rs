@@ -39,6 +39,7 @@ pub fn measure(
     profile: &Profile,
     job: &Job<'_>,
 ) -> Result<Point> {
+    let _keeper = job.threads.keep();
     let op = find("spmm")?;
     let form = Form { weighted: graph.values().is_some(), ..Form::PLAIN };
     let mut problem = (op.prepare)(&Setting { graph, k, n: 0, form, threads: job.threads })?;
