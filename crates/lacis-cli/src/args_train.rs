@@ -191,10 +191,10 @@ pub struct Learning {
     /// Stop when validation has not improved for so many epochs
     #[arg(long, value_name = "N")]
     pub patience: Option<usize>,
-    /// Who trains and who judges; `all` trains on every labelled node; a FILE names each part
-    /// (node,part in .csv, lists in .json, masks in .npz or .npy) [default: the data's own, else
-    /// random]
-    #[arg(long, value_name = "canonical|random|planetoid|all|FILE")]
+    /// Who trains and who judges; `all` trains on every labelled node, `random:0.1` on a tenth of
+    /// them; a FILE names each part (node,part in .csv, lists in .json, masks in .npz or .npy)
+    /// [default: the data's own, else random]
+    #[arg(long, value_name = "canonical|random|random:SHARE|planetoid|all|FILE")]
     pub split: Option<String>,
     /// Cut the items into so many folds, train once with each as the judge
     #[arg(long, value_name = "N", conflicts_with = "split")]
@@ -323,7 +323,7 @@ pub struct Eval {
     #[arg(long, value_name = "DATA")]
     pub test_data: Option<String>,
     /// Other nodes than those that the run judged
-    #[arg(long, value_name = "canonical|random|planetoid|all|FILE")]
+    #[arg(long, value_name = "canonical|random|random:SHARE|planetoid|all|FILE")]
     pub split: Option<String>,
 }
 

@@ -153,7 +153,8 @@ impl Contest<'_> {
         let mut words = definition.words(case, &data);
         words.extend(self.global_words());
         let begun = Instant::now();
-        let mut ours = Side::ours(&words, &weights).map_err(|why| format!("lacis: {why}"))?;
+        let mut ours =
+            Side::ours(&words, &weights, how.passes).map_err(|why| format!("lacis: {why}"))?;
         let order = self.order(case, (&weights, sizes));
         let python = &self.args.python;
         let peer = case.peer.as_ref().map(|_| Side::peer(python, &order)).transpose();
@@ -209,7 +210,7 @@ impl Contest<'_> {
         json!({ "do": "prepare", "peer": case.peer, "threads": self.desk.threads.count(),
                 "folder": self.folder.path().to_string_lossy(),
                 "weights": weights.to_string_lossy(), "model": case.model, "hidden": case.hidden,
-                "classes": sizes[3], "layers": how.layers, "heads": how.heads, "lr": how.lr })
+                "classes": sizes[3], "layers": how.layers, "heads": how.heads, "lr": how.lr, "passes": how.passes })
     }
 
     /// Puts a graph where peers find it, once for all its cases: nodes, edges, features, classes.

@@ -180,6 +180,16 @@ pub fn split(dataset: &Dataset, asked: Option<&str>, seed: u64) -> Result<(Split
         (Some("random"), _) => {
             made(splits::random(labels, Fractions::DEFAULT, seed), "random 60/20/20")
         }
+        (Some(name), _) if name.starts_with("random:") => {
+            let share = name["random:".len()..].parse::<f64>().ok();
+            let share = share.filter(|share| *share > 0.0 && *share < 1.0).ok_or_else(|| {
+                let problem = "has no share of the nodes behind it; random:0.1 trains a tenth";
+                Error::argument(format!("--split {name}"), problem)
+            })?;
+            let rest = (1.0 - share) / 2.0;
+            let split = splits::random(labels, Fractions::new(share, rest, rest)?, seed);
+            made(split, &format!("random, {share} of the nodes train"))
+        }
         (Some(file), _) if Path::new(file).exists() => {
             let threads = Threads::one();
             let job = Job::quiet(&threads);
@@ -187,7 +197,7 @@ pub fn split(dataset: &Dataset, asked: Option<&str>, seed: u64) -> Result<(Split
             Ok((split, format!("of {file}")))
         }
         (Some(name), _) => {
-            let problem = "is no split and no file; canonical, random, planetoid, all or a FILE is";
+            let problem = "is no split and no file; canonical, random, random:0.1, planetoid, all or a FILE is";
             Err(Error::argument(format!("--split {name}"), problem))
         }
     }

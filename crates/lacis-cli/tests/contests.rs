@@ -63,6 +63,26 @@ fn trainings_are_recorded_and_gone_on_with() {
 }
 
 #[test]
+fn results_alone_are_compared_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = defined(dir.path(), "");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let training = events_of(&["bench", "train", &file], dir.path());
+    std::fs::write(&file, text.replace("rounds = 2", "rounds = 2\npasses = 'forward'")).unwrap();
+    let forward = events_of(&["bench", "train", &file], dir.path());
+    let losses = |lines: &[Value]| -> Vec<Vec<f64>> {
+        let all = lines.iter().filter(|line| line["event"] == "training");
+        let of = |line: &Value| line["lacis"]["losses"].as_array().unwrap().clone();
+        all.map(|line| of(line).iter().filter_map(Value::as_f64).collect()).collect()
+    };
+    for (trained, only) in losses(&training).iter().zip(losses(&forward)) {
+        // The first epoch's loss is that of the first weights, which nothing changes here.
+        assert!(only.iter().all(|loss| (loss - trained[0]).abs() < 1e-5), "{only:?} {trained:?}");
+        assert!(only.len() == 3 && trained[2] < trained[0]);
+    }
+}
+
+#[test]
 fn a_definition_that_makes_no_sense_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     for (bad, named) in [("'tensorflow'", "tensorflow"), ("1", "string")] {

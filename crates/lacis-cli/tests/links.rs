@@ -1,6 +1,6 @@
 //! `--task link`: trained, judged again, asked about pairs.
 
-use crate::{events, lacis, text};
+use crate::{events, lacis, parse_events, text};
 
 const GROUPS: &str = "sbm:n=300,e=2400,classes=6,features=16,seed=5";
 
@@ -74,6 +74,14 @@ fn a_split_comes_from_a_file() {
     let data = "sbm:n=100,e=500,classes=2,features=6,seed=1";
     let args = ["train", data, "--split", text(&file), "--epochs", "3", "--no-save", "--json"];
     assert_eq!(events(&args).last().unwrap()["train_nodes"], 25);
+    let share = |share: &str| {
+        let args = ["train", data, "--split", share, "--epochs", "1", "--no-save", "--json"];
+        lacis(&args)
+    };
+    let tenth = parse_events(&share("random:0.1").out);
+    assert_eq!(tenth.last().unwrap()["train_nodes"], 10);
+    let wrong = share("random:2");
+    assert!(wrong.code == Some(2) && wrong.err.contains("random:0.1"), "{}", wrong.err);
     let wrong = lacis(&["train", data, "--split", "nowhere.csv", "--no-save"]);
     assert!(wrong.code == Some(2) && wrong.err.contains("nowhere.csv"), "{}", wrong.err);
 }

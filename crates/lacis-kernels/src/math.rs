@@ -34,6 +34,51 @@ pub fn exp32<M: Arith>(x: f32) -> f32 {
     if x.is_nan() { x } else { result }
 }
 
+/// `ln x`, within 2 units in the last place, or of 1 where it is near 0, for `f32`; for subnormal
+/// numbers that of the least normal one.
+///
+/// `x = m·2^n` with `m` from `√½` to `√2`; a polynomial gives `ln m`.
+#[inline(always)]
+pub fn ln32<M: Arith>(x: f32) -> f32 {
+    /// `√½`, below which a mantissa is doubled.
+    const LEAST: u32 = 0x3f35_04f3;
+    /// `ln 2` in two parts; the first has few enough bits for `n` times it to be exact.
+    const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
+    /// Of `(ln(1 + r) - r + r²/2) / r³`, from `r⁸` down (Cephes, `logf`).
+    const TERMS: [f32; 9] = [
+        7.037_683_6e-2,
+        -1.151_461e-1,
+        1.167_699_9e-1,
+        -1.242_014_1e-1,
+        1.424_932_3e-1,
+        -1.666_805_8e-1,
+        2.000_071_5e-1,
+        -2.499_999_4e-1,
+        3.333_333e-1,
+    ];
+    let normal = if x < f32::MIN_POSITIVE { f32::MIN_POSITIVE } else { x };
+    let above = normal.to_bits().wrapping_sub(LEAST);
+    let n = ((above as i32) >> 23) as f32;
+    let m = f32::from_bits((above & 0x007f_ffff).wrapping_add(LEAST));
+    let r = m - 1.0;
+    let mut p = TERMS[0];
+    for term in &TERMS[1..] {
+        p = M::mul_add(p, r, *term);
+    }
+    let square = r * r;
+    let rest = M::mul_add(p * r, square, M::mul_add(square, -0.5, n * LN_2[1]));
+    let result = M::mul_add(n, LN_2[0], r + rest);
+    let result = if x < f32::INFINITY { result } else { x };
+    let result = if x > 0.0 { result } else { f32::NEG_INFINITY };
+    if x < 0.0 || x.is_nan() { f32::NAN } else { result }
+}
+
+/// `ln x` for either type.
+#[inline(always)]
+pub fn ln<M: Arith, F: Real>(x: F) -> F {
+    x.ln_by::<M>()
+}
+
 /// `e^x` for either type.
 #[inline(always)]
 pub fn exp<M: Arith, F: Real>(x: F) -> F {
@@ -85,6 +130,23 @@ mod tests {
         assert_eq!(exp32::<Fused>(f32::INFINITY), f32::INFINITY);
         assert_eq!(exp32::<Fused>(0.0), 1.0);
         assert!(exp32::<Fused>(f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn logarithms_are_close_everywhere() {
+        let mut x = f32::MIN_POSITIVE;
+        while x < f32::MAX / 1.01 {
+            let right = f64::from(x).ln();
+            for found in [ln32::<Fused>(x), ln32::<Split>(x)] {
+                let bound = 2.0 * f64::from(f32::EPSILON) * right.abs().max(1.0);
+                assert!((f64::from(found) - right).abs() <= bound, "{x}: {found} {right}");
+            }
+            x *= 1.000_37;
+        }
+        assert_eq!(ln32::<Fused>(1.0), 0.0);
+        assert_eq!(ln32::<Fused>(f32::INFINITY), f32::INFINITY);
+        assert_eq!(ln32::<Fused>(0.0), f32::NEG_INFINITY);
+        assert!(ln32::<Fused>(-1.0).is_nan() && ln32::<Fused>(f32::NAN).is_nan());
     }
 
     #[test]

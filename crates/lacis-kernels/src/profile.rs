@@ -151,14 +151,6 @@ impl Point {
     pub fn gathering(self, Gathers { spread, window }: Gathers) -> Self {
         Point { spread, window, ..self }
     }
-
-    /// What the time of one unit is about in proportion to: its bytes, or the products of a row.
-    pub fn effort(&self) -> f64 {
-        match self.n {
-            0 => (self.k * size_of_dtype(self.dtype) + 8) as f64,
-            n => (self.k * n) as f64,
-        }
-    }
 }
 
 /// Bytes of a number.
@@ -300,7 +292,7 @@ impl Profile {
             _ => {
                 let [bytes, products] = UNMEASURED;
                 let read = self.section().and_then(|s| s.stream).map_or(bytes, |s| s.read_gbps);
-                point.effort() / if point.n == 0 { read } else { products }
+                (of(op).effort)(point) / if point.n == 0 { read } else { products }
             }
         };
         ns * 1e-9 * point.units as f64

@@ -52,6 +52,8 @@ pub trait Real:
     fn exp_by<M: Arith>(self) -> Self;
     /// The hyperbolic tangent, likewise.
     fn tanh_by<M: Arith>(self) -> Self;
+    /// The natural logarithm, likewise.
+    fn ln_by<M: Arith>(self) -> Self;
     /// The natural logarithm.
     fn ln(self) -> Self;
     /// Whether it is not a number.
@@ -113,7 +115,7 @@ pub trait Stored: Element + Copy + Debug + Send + Sync + Compiled {
 }
 
 macro_rules! real {
-    ($type:ty, $exp:expr, $tanh:expr, $values:expr) => {
+    ($type:ty, $exp:expr, $tanh:expr, $ln:expr, $values:expr) => {
         impl Real for $type {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
@@ -144,6 +146,10 @@ macro_rules! real {
             #[inline(always)]
             fn tanh_by<M: Arith>(self) -> Self {
                 $tanh(self)
+            }
+            #[inline(always)]
+            fn ln_by<M: Arith>(self) -> Self {
+                $ln(self)
             }
             #[inline(always)]
             fn ln(self) -> Self {
@@ -188,8 +194,8 @@ macro_rules! real {
     };
 }
 
-real!(f32, math::exp32::<M>, math::tanh32::<M>, Some);
-real!(f64, f64::exp, f64::tanh, |_| None);
+real!(f32, math::exp32::<M>, math::tanh32::<M>, math::ln32::<M>, Some);
+real!(f64, f64::exp, f64::tanh, f64::ln, |_| None);
 
 /// A number whose upper half is the nearest bf16, ties to even: the carry of half the last bit.
 /// Without branches, so that the compiler makes vectors of it.

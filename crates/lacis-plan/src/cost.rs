@@ -133,7 +133,7 @@ impl Costs for Analytic {
                 (entries * (4 * width + 8)) as f64 / self.gather
             }
             Work::Stream { read, written, hard } => {
-                (read + written) as f64 / self.stream + hard as f64 * 1e-9
+                (read + written) as f64 / self.stream + hard as f64 * 0.4e-9
             }
         })
     }
@@ -157,6 +157,9 @@ impl Predicted {
     }
 }
 
+/// How much longer a kernel takes that runs once: neither its code nor its operands are near.
+const COLD: f64 = 1.35;
+
 /// Predicts every step; `None` where one has no kernel.
 pub fn predict(plan: &Plan, sizes: &Sizes, costs: &dyn Costs) -> Option<Predicted> {
     let mut predicted = Predicted::default();
@@ -164,7 +167,7 @@ pub fn predict(plan: &Plan, sizes: &Sizes, costs: &dyn Costs) -> Option<Predicte
         let mut seconds = costs.seconds(&work(plan, step, sizes))?;
         if step.phase == Phase::Once {
             let bytes = |value: &ValueId| plan.len_of(*value, sizes) * plan.number_bytes(*value);
-            seconds += costs.fresh(step.outputs.iter().map(bytes).sum());
+            seconds = COLD * seconds + costs.fresh(step.outputs.iter().map(bytes).sum());
             predicted.once += seconds;
         } else {
             predicted.iteration += seconds;
@@ -254,8 +257,11 @@ fn gates(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
 
 /// What a loss does with an element counts for so many exponentials.
 const LOSS: usize = 4;
-/// What is done by one thread counts for so many of what all do.
-const SERIAL: usize = 2;
+/// So do a random number drawn by itself, an entry that is scaled by what its ends have, and one
+/// that gets another place.
+const DRAWN: usize = 8;
+const SCALED: usize = 2;
+const MOVED: usize = 7;
 
 /// Reads its inputs, writes its outputs.
 fn stream(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
@@ -268,18 +274,21 @@ fn stream(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
     if let Operator::Update(_) = step.operator {
         // A weight, its gradient and two moments; a root and a quotient.
         let weights = plan.len_of(step.inputs[0], sizes);
-        return Work::Stream { read: 16 * weights, written: 12 * weights, hard: weights };
+        return Work::Stream { read: 16 * weights, written: 12 * weights, hard: weights / 4 };
     }
     let elements: usize = step.outputs.iter().map(|out| plan.len_of(*out, sizes)).sum();
     let drawn = |dropout: Option<_>| elements * usize::from(dropout.is_some());
     let hard = match step.operator {
-        Operator::Each(Each { dropout, function, .. }) => {
+        Operator::Each(Each { dropout, function, bias, .. }) => {
             let easy =
                 matches!(function, Function::Identity | Function::Relu | Function::LeakyRelu(_));
-            drawn(dropout) + elements * usize::from(!easy)
+            let function = if easy { 0 } else { elements * 3 / 2 };
+            drawn(dropout) + function + if bias { elements / 2 } else { 0 }
         }
         Operator::EachGrad { dropout, .. } => drawn(dropout),
-        Operator::EntryDropout { .. } => SERIAL * elements,
+        Operator::EntryDropout { .. } => DRAWN * elements,
+        Operator::EntryScale { .. } => SCALED * elements,
+        Operator::PlusIdentity { .. } => MOVED * elements,
         // An exponential, a maximum and a sum, and all of it again for the gradient.
         Operator::Loss(_) => LOSS * elements,
         _ => 0,

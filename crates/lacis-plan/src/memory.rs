@@ -104,8 +104,9 @@ fn given(plan: &Plan, sizes: &Sizes) -> usize {
     let own: BTreeSet<Adjacency> = adjacencies(plan)
         .map(|(adjacency, _)| Adjacency { transposed: false, ..adjacency })
         .collect();
-    // Levels that have all nodes share one matrix.
-    let matrix = |a: &Adjacency| (a.graph, (!is_whole(a.level, sizes)).then_some(a.level));
+    // Levels that have all nodes share one matrix, and so do those that have the same nodes.
+    let matrix =
+        |a: &Adjacency| (a.graph, (!is_whole(a.level, sizes)).then(|| first_like(a.level, sizes)));
     let made: BTreeSet<_> = own.iter().map(matrix).collect();
     let own_bytes = made.iter().map(|(graph, level)| match level {
         None if is_stored(*graph) => 0,
@@ -171,6 +172,13 @@ fn is_whole(level: u16, sizes: &Sizes) -> bool {
     let last = sizes.nodes.last().copied().unwrap_or(all);
     // Where some level has fewer nodes, all are in another order.
     sizes.of(Dim::Nodes(level + 1)) == all && last == all
+}
+
+/// The first level whose nodes and whose next level's nodes are as many as those of this one: they
+/// are nested, and so the same.
+fn first_like(level: u16, sizes: &Sizes) -> u16 {
+    let both = |level: u16| [level, level + 1].map(|level| sizes.of(Dim::Nodes(level)));
+    (0..level).find(|&earlier| both(earlier) == both(level)).unwrap_or(level)
 }
 
 fn is_symmetric(level: u16, sizes: &Sizes) -> bool {

@@ -17,9 +17,8 @@ const HARD: f64 = 0.4e-9;
 const COPY: f64 = 20e9;
 const FRESH: f64 = 5e9;
 const NEAR: f64 = 1.8;
-/// What a step takes longer than its kernel alone, measured again and again: what it reads was not
-/// the last thing that caches saw.
-const AMONG_OTHERS: f64 = 1.15;
+/// What a step takes longer than its kernel alone: threads meet, and the machine does other things.
+const AMONG_OTHERS: f64 = 1.1;
 /// Seconds of scaling a gathered row, beside adding it.
 const SCALED: f64 = 0.3e-9;
 /// How much longer attention's gradient takes, where it was not measured.
@@ -41,11 +40,12 @@ impl Costs for Measured<'_> {
                 Work::Spmm { shape, width, valued, extreme, scaled, half } => {
                     let reduce = if extreme { Reduce::Max } else { Reduce::Sum };
                     let point = stored_point(shape, (width, half), valued, reduce);
-                    let number = if half { 2 } else { 4 };
                     let scaling = if scaled { shape[2] as f64 * SCALED } else { 0.0 };
-                    // Rows without entries are written too.
-                    let written = self.stream(0, shape[0] * width * number) * 0.25;
-                    AMONG_OTHERS * profile.predict("spmm", &point) + scaling + written
+                    let [rows, cols, entries] = shape;
+                    let number = if half { 2 } else { 4 };
+                    let read = cols * width * number + entries * if valued { 8 } else { 4 };
+                    let again = self.again(read + rows * width * number);
+                    AMONG_OTHERS * profile.predict("spmm", &point) + scaling + again
                 }
                 Work::Gemm { form, sizes } => {
                     AMONG_OTHERS * profile.predict("matmul", &gemm_point(form, sizes))
@@ -79,6 +79,14 @@ impl Measured<'_> {
         let rate = measured.map_or(COPY, |stream| stream.copy_gbps * 1e9);
         let near = read + written < self.0.machine.last_bytes() / 2;
         (read + written) as f64 / if near { NEAR * rate } else { rate }
+    }
+
+    /// What was near when a kernel was measured again and again, and is not when other steps came
+    /// between: as much as the last cache holds.
+    fn again(&self, bytes: usize) -> f64 {
+        let measured = self.0.section().and_then(|section| section.stream);
+        let rate = measured.map_or(COPY, |stream| stream.copy_gbps * 1e9);
+        bytes.min(self.0.machine.last_bytes()) as f64 / rate
     }
 
     /// GAT's attention, or its gradient: measured with heads of four columns and more.

@@ -42,6 +42,18 @@ pub struct How {
     /// How far losses may be apart, relative above 1, in the epochs that are compared.
     pub tolerance: f64,
     pub compared_epochs: usize,
+    pub passes: Passes,
+}
+
+/// What an epoch is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Passes {
+    /// Forward, loss, backward and a step of the optimizer.
+    #[default]
+    Training,
+    /// The results of all nodes alone, with the first weights.
+    Forward,
 }
 
 impl Default for How {
@@ -57,6 +69,7 @@ impl Default for How {
             seconds: 40.0,
             tolerance: 2e-3,
             compared_epochs: 3,
+            passes: Passes::Training,
         }
     }
 }
@@ -229,7 +242,10 @@ impl Definition {
     pub fn id(&self, case: &Case) -> String {
         let entry = &self.graphs[case.graph];
         let data = entry.data.as_deref().unwrap_or(&entry.name);
-        let words = self.words(case, data).join(" ");
+        let mut words = self.words(case, data).join(" ");
+        if self.how.passes == Passes::Forward {
+            words.push_str(" forward");
+        }
         format!("{}: {words} | {}", entry.name, case.peer.as_deref().unwrap_or("alone"))
     }
 }
@@ -268,7 +284,12 @@ mod tests {
     #[test]
     fn the_benchmarks_of_this_repository_can_be_read() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benchmarks");
-        let sizes = [("train.toml", 100), ("predict.toml", 60)];
+        let sizes = [
+            ("train.toml", 100),
+            ("predict.toml", 60),
+            ("labelled.toml", 20),
+            ("forward.toml", 20),
+        ];
         for (name, least) in sizes {
             let read = Definition::read(&folder.join(name)).unwrap();
             assert!(read.cases().len() >= least, "{name}");

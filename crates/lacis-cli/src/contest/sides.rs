@@ -18,6 +18,7 @@ use lacis::ops::measure::Timing;
 use lacis::{Dataset, Error, Labels, Result, Split};
 use serde_json::{Value, json};
 
+use super::definition::Passes;
 use crate::partner::{Folder, Partner};
 
 const PEER: &str = include_str!("peer.py");
@@ -42,10 +43,11 @@ pub type Said<T> = std::result::Result<T, String>;
 
 impl Side {
     /// Lacis, training what `words` say; its first weights go to a file.
-    pub fn ours(words: &[String], weights: &Path) -> Said<Self> {
+    pub fn ours(words: &[String], weights: &Path, passes: Passes) -> Said<Self> {
         let mut command = this_command()?;
         command.args(["bench", "train-worker", "--"]).args(words);
-        let order = json!({ "do": "prepare", "weights": weights.to_string_lossy() });
+        let weights = weights.to_string_lossy();
+        let order = json!({ "do": "prepare", "weights": weights, "passes": passes });
         Side::prepared(command, &order)
     }
 

@@ -2,13 +2,16 @@
 
 use std::io::{BufRead, Write};
 use std::path::Path;
+use std::time::Instant;
 
 use clap::Parser;
 use lacis::exec::Nobody;
+use lacis::kernels::Mat;
 use lacis::train::{Job, Trainer};
-use lacis::{Error, Result};
+use lacis::{Error, Labels, Result};
 use serde_json::{Value, json};
 
+use super::definition::Passes;
 use crate::args::{Cli, Verb};
 use crate::args_train::Train;
 use crate::data::Desk;
@@ -50,10 +53,57 @@ fn trained(words: &[String], stop: &Stop) -> Outcome {
     let job = Job { dataset: &dataset, split: &split, threads: &desk.threads, profile: &profile };
     let mut trainer = crate::explain::planned_as(&args.planning.plan, &job, recipe)?;
     prepared(&mut trainer, args, &order)?;
+    let passes = serde_json::from_value(order["passes"].clone()).unwrap_or_default();
+    let mut left = COMPARED;
     while let Some(order) = self::order()? {
-        say(&answer(&order, &mut trainer, base)?)?;
+        if order["do"] == "memory" {
+            say(&json!({ "base_bytes": base, "peak_bytes": memory::peak_bytes() }))?;
+            continue;
+        }
+        let (mut seconds, mut losses) = (Vec::new(), Vec::new());
+        for _ in 0..order["count"].as_u64().unwrap_or(1) {
+            let (took, loss) = match passes {
+                Passes::Training => {
+                    let epoch = trainer.step(&mut Nobody)?;
+                    (epoch.seconds, epoch.loss)
+                }
+                Passes::Forward => results(&mut trainer, &job, &mut left)?,
+            };
+            seconds.push(took);
+            losses.push(loss.is_finite().then_some(loss));
+        }
+        say(&json!({ "seconds": seconds, "losses": losses }))?;
     }
     Ok(())
+}
+
+/// Passes whose loss is computed where no training does: enough to compare results by.
+const COMPARED: usize = 3;
+
+/// Seconds that the results of all nodes take, and, as long as some are left to compare, the loss
+/// that they would have.
+fn results(trainer: &mut Trainer<'_>, job: &Job<'_>, left: &mut usize) -> Result<(f64, f64)> {
+    let begun = Instant::now();
+    trainer.logits(|z| {
+        let seconds = begun.elapsed().as_secs_f64();
+        let labels = job.dataset.labels().filter(|_| *left > 0);
+        *left = left.saturating_sub(1);
+        let loss = labels.map_or(f64::NAN, |labels| cross_entropy(z, labels, &job.split.train));
+        (seconds, loss)
+    })
+}
+
+/// The mean over some rows of `ln Σ_c exp(z_ic) - z_i,label`.
+fn cross_entropy(z: Mat<'_>, labels: &Labels, rows: &[u32]) -> f64 {
+    let Labels::Classes { of, .. } = labels else { return f64::NAN };
+    let of_row = |&i: &u32| {
+        let row = z.row(i as usize);
+        let most = f64::from(row.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+        let sum: f64 = row.iter().map(|z| (f64::from(*z) - most).exp()).sum();
+        let own = usize::try_from(of[i as usize]).map_or(f64::NAN, |label| f64::from(row[label]));
+        most + sum.ln() - own
+    };
+    rows.iter().map(of_row).sum::<f64>() / rows.len().max(1) as f64
 }
 
 /// Says what was planned, and keeps the first weights where they were asked for.
@@ -69,19 +119,6 @@ fn prepared(trainer: &mut Trainer<'_>, args: &Train, order: &Value) -> Outcome {
                  "plan_ms": trainer.plan_seconds() * 1e3,
                  "predicted_ms": trainer.predicted_epoch_seconds() * 1e3,
                  "predicted_bytes": trainer.needs().total() }))
-}
-
-fn answer(order: &Value, trainer: &mut Trainer<'_>, base: Option<usize>) -> Result<Value> {
-    if order["do"] == "memory" {
-        return Ok(json!({ "base_bytes": base, "peak_bytes": memory::peak_bytes() }));
-    }
-    let (mut seconds, mut losses) = (Vec::new(), Vec::new());
-    for _ in 0..order["count"].as_u64().unwrap_or(1) {
-        let epoch = trainer.step(&mut Nobody)?;
-        seconds.push(epoch.seconds);
-        losses.push(epoch.loss.is_finite().then_some(epoch.loss));
-    }
-    Ok(json!({ "seconds": seconds, "losses": losses }))
 }
 
 /// The next order, where there is one.

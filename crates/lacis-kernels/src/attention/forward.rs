@@ -15,7 +15,7 @@ use lacis_core::{CsrView, Threads};
 
 use super::edges::Edges;
 use super::gather::weight_at;
-use super::lanes::{Lanes, Layout, Vector, exp_less, greater, mul};
+use super::lanes::{Lanes, Layout, Vector, add_ln, copy_tile, exp_less, greater, mul};
 use super::rows::{self, Out, OutRow, Pass, PerEntry, Sizes, Sums, nothing};
 use crate::isa::{Arith, Isa};
 use crate::matrix::MatMut;
@@ -161,7 +161,9 @@ fn times<F: Real>(out: &mut [Lanes<F>], p: &[Lanes<F>], slopes: &[Lanes<F>]) {
 #[inline(always)]
 fn scale<F: Real>(layout: Layout, values: &mut [Lanes<F>], factor: &[Lanes<F>]) {
     let p = factor.as_flattened();
-    for (v, x) in values.iter_mut().take(layout.vectors).enumerate() {
+    // Sums that are not kept have no vectors.
+    let vectors = layout.vectors.min(values.len());
+    for (v, x) in values[..vectors].iter_mut().enumerate() {
         *x = mul(x, &weight_at(layout, p, v));
     }
 }
@@ -222,9 +224,11 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
         let mut parts = parts(layout, sums);
 
         layout.set_after(scores, n, T::Sum::NEG_INFINITY);
-        new.copy_from_slice(parts.greatest);
+        copy_tile(parts.greatest, new);
         if let [max] = &mut new[..] {
-            scores[..used].iter().for_each(|s| *max = greater(max, s));
+            for s in &scores[..used] {
+                *max = greater(max, s);
+            }
         } else {
             for group in scores[..used].chunks_exact(new.len()) {
                 for (max, s) in new.iter_mut().zip(group) {
@@ -236,7 +240,7 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
         if *begun {
             rescale::<M, T::Sum>(layout, &mut parts, new, factor);
         }
-        parts.greatest.copy_from_slice(new);
+        copy_tile(new, parts.greatest);
         *begun = true;
 
         if let [max] = &new[..] {
@@ -305,11 +309,11 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
         scale(layout, values, &work.factor);
         let [y, _] = out.features;
         layout.store(values, y);
-        let (greatest, sum) = (greatest.as_flattened(), sum.as_flattened());
-        let (lse, kept) = out.stats.split_at_mut(layout.heads);
-        for ((lse, m), sum) in lse.iter_mut().zip(greatest).zip(sum) {
-            *lse = *m + sum.ln();
+        for (greatest, sum) in greatest.iter_mut().zip(sum.iter()) {
+            *greatest = add_ln::<M, T::Sum>(greatest, sum);
         }
+        let (lse, kept) = out.stats.split_at_mut(layout.heads);
+        lse.copy_from_slice(&greatest.as_flattened()[..layout.heads]);
         if self.kept {
             let (sum, values) = sloped;
             layout.fold_sum(sum);

@@ -454,7 +454,7 @@ pub(super) fn join_one<M: Arith, F: Real, J: Join<F>>(
     sums: &mut [Lanes<F>],
 ) {
     let how = how.part(0, layout.vectors);
-    for (v, (sum, x)) in sums.iter_mut().zip(row).take(layout.vectors).enumerate() {
+    for (v, (sum, x)) in sums[..layout.vectors].iter_mut().zip(row).enumerate() {
         *sum = how.join::<M>(v, &weight_at(layout, p, v), x, sum);
     }
 }

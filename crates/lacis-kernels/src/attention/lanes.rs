@@ -251,7 +251,9 @@ impl Layout {
     #[inline(always)]
     pub fn repeat<F: Real>(self, tile: &[Lanes<F>], scores: &mut [Lanes<F>]) {
         if let [tile] = tile {
-            scores.iter_mut().for_each(|scores| *scores = *tile);
+            for scores in scores {
+                *scores = *tile;
+            }
             return;
         }
         for group in scores.chunks_exact_mut(tile.len()) {
@@ -301,7 +303,9 @@ impl Layout {
     #[inline(always)]
     pub fn add_to_tile<F: Real>(self, scores: &[Lanes<F>], tile: &mut [Lanes<F>]) {
         if let [sum] = tile {
-            scores.iter().for_each(|x| *sum = add(sum, x));
+            for x in scores {
+                *sum = add(sum, x);
+            }
             return;
         }
         for group in scores.chunks_exact(tile.len()) {
@@ -421,6 +425,25 @@ pub(super) fn exp_less<M: Arith, F: Real>(a: &Lanes<F>, b: &Lanes<F>) -> Lanes<F
         lanes[l] = math::exp::<M, F>(a[l] - b[l]);
     }
     lanes
+}
+
+/// `a + ln b`.
+#[inline(always)]
+pub(super) fn add_ln<M: Arith, F: Real>(a: &Lanes<F>, b: &Lanes<F>) -> Lanes<F> {
+    let mut lanes = [F::ZERO; LANES];
+    for l in 0..LANES {
+        lanes[l] = a[l] + math::ln::<M, F>(b[l]);
+    }
+    lanes
+}
+
+/// A number per head to another place; mostly they are one vector, and that is no call.
+#[inline(always)]
+pub(super) fn copy_tile<F: Real>(from: &[Lanes<F>], to: &mut [Lanes<F>]) {
+    match (from, to) {
+        ([from], [to]) => *to = *from,
+        (from, to) => to.copy_from_slice(from),
+    }
 }
 
 /// `x`, times `slope` where it is not above 0.

@@ -29,7 +29,7 @@ pub(super) fn cheapest(
     let mut costs: Vec<(f64, Choice)> = Vec::new();
     for name in nearest.ns.keys() {
         let Some((kernel, isa)) = known(name, table) else { continue };
-        let ns = expected(&near, name, point);
+        let ns = expected(&near, name, point, table.effort);
         let why = Why::Measured { ns, margin: 1.0, samples: near.len() };
         costs.push((ns, Choice { kernel, isa, why }));
     }
@@ -81,15 +81,15 @@ fn distance(a: &Point, b: &Point) -> f64 {
 }
 
 /// Nanoseconds per unit of a kernel at a point.
-fn expected(near: &[(f64, &Sample)], name: &str, point: &Point) -> f64 {
+fn expected(near: &[(f64, &Sample)], name: &str, point: &Point, effort: fn(&Point) -> f64) -> f64 {
     let (mut sum, mut weights) = (0.0, 0.0);
     for (weight, sample) in near {
         if let Some(ns) = sample.ns.get(name) {
-            sum += weight * (ns / sample.point.effort()).ln();
+            sum += weight * (ns / effort(&sample.point)).ln();
             weights += weight;
         }
     }
-    (sum / weights).exp() * point.effort()
+    (sum / weights).exp() * effort(point)
 }
 
 #[cfg(test)]

@@ -19,6 +19,9 @@ pub struct Table {
     pub rule: fn(&Point, &Machine) -> Option<&'static str>,
     /// Whether only the rule chooses the kernel of this name: the tuner does not measure it.
     pub ruled: fn(&str) -> bool,
+    /// What the time of one unit is about in proportion to. It carries measurements to problems of
+    /// other sizes: the nearer it is to the truth, the fewer of them are needed.
+    pub effort: fn(&Point) -> f64,
 }
 
 /// Every operation with kernels to choose from.
@@ -29,7 +32,10 @@ pub static TABLES: &[Table] = &[
     dense("addmm", Some("matmul")),
     only("sddmm", || vec!["sddmm.csr.entries"], |_, _| "sddmm.csr.entries"),
     only("edge_softmax", || vec!["edge_softmax.csr.rows"], |_, _| "edge_softmax.csr.rows"),
-    only("attention", || vec!["attention.csr.rows"], |_, _| "attention.csr.rows"),
+    Table {
+        effort: of_edges,
+        ..only("attention", || vec!["attention.csr.rows"], |_, _| "attention.csr.rows")
+    },
     only("index_select", || vec!["index_select.rows"], |_, _| "index_select.rows"),
     only("gather", || vec!["gather.elements"], |_, _| "gather.elements"),
     by_index("index_add", Some("scatter_add")),
@@ -78,6 +84,11 @@ const fn sparse(op: &'static str, like: Option<&'static str>) -> Table {
             Some(named(names, &name))
         },
         ruled: |name| name.ends_with(".past") || name.contains(".packed."),
+        // A row of x for each entry; what a row of y costs before its first entry.
+        effort: |point| {
+            let row = 600.0 + entry_bytes(point) / 2.0;
+            entry_bytes(point) + row / point.degree.max(0.1)
+        },
     }
 }
 
@@ -94,6 +105,8 @@ const fn dense(op: &'static str, like: Option<&'static str>) -> Table {
         },
         rule: |_, _| None,
         ruled: |_| false,
+        // The products of a row, and its numbers, each of which takes as long as a dozen products.
+        effort: |point| (point.k * point.n + 13 * (point.k + point.n)) as f64,
     }
 }
 
@@ -114,6 +127,7 @@ const fn by_index(op: &'static str, like: Option<&'static str>) -> Table {
         },
         rule: |_, _| None,
         ruled: |_| false,
+        effort: entry_bytes,
     }
 }
 
@@ -123,7 +137,19 @@ const fn only(
     kernels: fn() -> Vec<&'static str>,
     default: fn(&Point, &Machine) -> &'static str,
 ) -> Table {
-    Table { op, like: None, kernels, default, rule: |_, _| None, ruled: |_| false }
+    let (rule, ruled): (fn(&Point, &Machine) -> _, _) = (|_, _| None, |_: &str| false);
+    Table { op, like: None, kernels, default, rule, ruled, effort: entry_bytes }
+}
+
+/// Bytes of a row of x and of an entry.
+fn entry_bytes(point: &Point) -> f64 {
+    (row_bytes(point) + 8) as f64
+}
+
+/// Attention: an edge's scores take as long as some columns, and a row's beginning and end as long
+/// as many edges.
+fn of_edges(point: &Point) -> f64 {
+    (entry_bytes(point) + 160.0) * (1.0 + 16.0 / point.degree.max(0.1))
 }
 
 /// The first that ends so, or the first.

@@ -13,6 +13,11 @@ use crate::nn::Model;
 /// What a process takes that has done nothing yet: its code, stacks and tables.
 const PROCESS: usize = 24 << 20;
 
+/// What is kept of a composition beside its formula, of each letter of that, and of a step.
+const COMPOSITION: usize = 1000;
+const LETTER: usize = 10;
+const STEP: usize = 850;
+
 /// What a training takes, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
@@ -24,6 +29,8 @@ pub struct Needs {
     pub evaluation: Memory,
     /// Labels in the order of the training's rows.
     pub labels: usize,
+    /// The plan, and compositions that were looked at, kept to be explained.
+    pub planned: usize,
 }
 
 impl Needs {
@@ -47,7 +54,8 @@ impl Needs {
 
     /// What is counted byte by byte.
     pub fn counted(&self) -> usize {
-        self.data + self.labels + self.training.total() + self.evaluation.total()
+        let plans = self.training.total() + self.evaluation.total();
+        self.data + self.labels + self.planned + plans
     }
 
     /// The process's peak.
@@ -89,6 +97,9 @@ impl Planning<'_> {
     pub fn needs(&self, both: &Both) -> Needs {
         let mut needs = Needs::given(self.job, self.asked.features);
         needs.training = both.training.memory;
+        let all = both.training.layers.iter().flat_map(|layer| &layer.all);
+        let kept: usize = all.map(|one| COMPOSITION + LETTER * one.formula.len()).sum();
+        needs.planned = kept + STEP * both.training.plan.steps.len();
         // Matrices of whole graphs are there already; the best weights so far are kept apart.
         let Memory { slots, given, .. } = both.evaluation.memory;
         let given = if self.is_whole() { 0 } else { given };

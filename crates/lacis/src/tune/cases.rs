@@ -47,7 +47,7 @@ const SHARES: &[(&str, usize)] = &[("spmm", 4), ("matmul", 3), ("attention", 2)]
 /// Bytes that a kernel may gather in one run, by detail.
 fn most_bytes(detail: Detail) -> usize {
     match detail {
-        Detail::Glimpse => 16 << 20,
+        Detail::Glimpse => 32 << 20,
         Detail::Quick => 640 << 20,
         Detail::Full => 2 << 30,
     }
@@ -120,10 +120,10 @@ impl Case {
         let entries = entries_of(self.graph);
         let n = if self.n == 0 { self.k } else { self.n };
         // Without a dense operand the graph is multiplied by itself: its walks of two edges count,
-        // and hubs have many.
+        // and the more nodes there are, the more of them pass by hubs.
         if !self.op.wide {
-            const HUBS: usize = 16;
-            return entries * (entries / number(self.graph, "n=", 100_000)) * HUBS * 16;
+            let nodes = number(self.graph, "n=", 100_000);
+            return entries * (entries / nodes) * nodes.isqrt();
         }
         // Eight entries a node, and a product in half the time of a byte.
         if self.op.outer.is_empty() { entries * self.k * 4 } else { entries / 8 * self.k * n / 2 }

@@ -6,7 +6,7 @@ use lacis_core::CsrView;
 
 use super::super::backward::{Chunk, Given, Target, scale, store_scores};
 use super::super::gather::{self, AddRows, Fetch, Gathered, Times};
-use super::super::lanes::{LANES, Lanes, Layout, Vector};
+use super::super::lanes::{LANES, Lanes, Layout, Vector, copy_tile};
 use super::super::rows::{OutRow, Pass, PerEntry, Sizes, Sums};
 use super::{Gat, GatScore};
 use crate::isa::Arith;
@@ -241,7 +241,7 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
         let (score_sum, values) = sums.row.split_at_mut(tile);
         layout.fold_sum(score_sum);
         let d = &mut chunk.dots;
-        d[..tile].copy_from_slice(score_sum);
+        copy_tile(score_sum, &mut d[..tile]);
         gather::join_one::<M, _, _>(layout, own, (d.as_flattened(), AddRows), sums.totals);
         let [t, u] = self.vectors;
         gather::join_one::<M, _, _>(layout, u, (d.as_flattened(), AddRows), values);
