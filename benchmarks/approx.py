@@ -199,7 +199,8 @@ def plot(args):
                        f'text-anchor="end" fill="{colour}">{name}: {line["test"]:.3f}, '
                        f'{line["epoch_ms"]:.0f} ms</text>')
     rows = (len(panels) + 1) // 2
-    size = (2 * (width + gap) + gap, gap + rows * (height + 1.4 * gap))
+    columns = min(2, len(panels))
+    size = (columns * (width + gap) + gap, gap + rows * (height + 1.4 * gap))
     head = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size[0]} {size[1]:.0f}" '
             'font-family="sans-serif" font-size="12">')
     with open(args.output, "w") as file:

@@ -153,8 +153,7 @@ impl Contest<'_> {
         let mut words = definition.words(case, &data);
         words.extend(self.global_words());
         let begun = Instant::now();
-        let mut ours =
-            Side::ours(&words, &weights, how.passes).map_err(|why| format!("lacis: {why}"))?;
+        let mut ours = Side::ours(&words, &weights, how).map_err(|why| format!("lacis: {why}"))?;
         let order = self.order(case, (&weights, sizes));
         let python = &self.args.python;
         let peer = case.peer.as_ref().map(|_| Side::peer(python, &order)).transpose();
@@ -210,7 +209,8 @@ impl Contest<'_> {
         json!({ "do": "prepare", "peer": case.peer, "threads": self.desk.threads.count(),
                 "folder": self.folder.path().to_string_lossy(),
                 "weights": weights.to_string_lossy(), "model": case.model, "hidden": case.hidden,
-                "classes": sizes[3], "layers": how.layers, "heads": how.heads, "lr": how.lr, "passes": how.passes })
+                "classes": sizes[3], "layers": how.layers, "heads": how.heads, "lr": how.lr,
+                "passes": how.passes, "compared_epochs": how.compared_epochs })
     }
 
     /// Puts a graph where peers find it, once for all its cases: nodes, edges, features, classes.

@@ -197,7 +197,8 @@ pub fn split(dataset: &Dataset, asked: Option<&str>, seed: u64) -> Result<(Split
             Ok((split, format!("of {file}")))
         }
         (Some(name), _) => {
-            let problem = "is no split and no file; canonical, random, random:0.1, planetoid, all or a FILE is";
+            let problem = "is no split and no file; canonical, random, random:0.1, planetoid, all \
+                           or a FILE is";
             Err(Error::argument(format!("--split {name}"), problem))
         }
     }

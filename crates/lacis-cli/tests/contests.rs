@@ -75,6 +75,7 @@ fn results_alone_are_compared_too() {
         let of = |line: &Value| line["lacis"]["losses"].as_array().unwrap().clone();
         all.map(|line| of(line).iter().filter_map(Value::as_f64).collect()).collect()
     };
+    assert_eq!((count(&training, "training"), count(&forward, "training")), (2, 2));
     for (trained, only) in losses(&training).iter().zip(losses(&forward)) {
         // The first epoch's loss is that of the first weights, which nothing changes here.
         assert!(only.iter().all(|loss| (loss - trained[0]).abs() < 1e-5), "{only:?} {trained:?}");

@@ -36,6 +36,12 @@ impl Idle {
         self.shelf().buffers.iter().map(|buffer| size_of_val::<[Line]>(buffer)).sum()
     }
 
+    /// Gives what is not lent just now back to the system.
+    pub(crate) fn clear(&self) {
+        let buffers = std::mem::take(&mut self.shelf().buffers);
+        drop(buffers);
+    }
+
     /// The smallest that has room for so many lines; where none has, the largest leaves, so that
     /// what grows does not pile up.
     fn take(&self, lines: usize) -> Option<Buffer<Line>> {
@@ -118,11 +124,6 @@ impl Keeper {
         idle.shelf().keepers += 1;
         Keeper(Arc::clone(idle))
     }
-
-    /// Gives what is not lent just now back to the system.
-    pub fn clear(&self) {
-        self.0.shelf().buffers.clear();
-    }
 }
 
 impl Drop for Keeper {
@@ -161,7 +162,7 @@ mod tests {
         assert_eq!(threads.idle_bytes(), 4032, "whole lines");
         let (_one, two) = (threads.lend::<f32>(1000).unwrap(), place(1000));
         assert_ne!(two, first, "two at once are two");
-        keeper.clear();
+        threads.release_idle();
         assert_eq!(threads.idle_bytes(), 0);
         drop(keeper);
         assert_eq!(threads.idle_bytes(), 0);

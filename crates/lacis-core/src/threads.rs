@@ -137,6 +137,11 @@ impl Threads {
         Keeper::new(&self.idle)
     }
 
+    /// Gives what is kept for later loops back to the system.
+    pub fn release_idle(&self) {
+        self.idle.clear();
+    }
+
     /// Bytes that are kept for later loops.
     pub fn idle_bytes(&self) -> usize {
         self.idle.bytes()

@@ -94,7 +94,7 @@ fn end_body<M: Arith, O: Stored>(ending: Ending<'_, O>) {
     y.iter_mut().zip(sums).for_each(|(y, sum)| *y = O::narrow(*sum));
 }
 
-/// Sums of some rows of `k` columns, `stride` apart, that become what they are to be where they are.
+/// Sums of some rows of `k` columns, `stride` apart, that become what they are to be in place.
 pub(crate) struct Block<'a, F> {
     /// Replaces what is there.
     pub epilogue: Epilogue<'a, F>,

@@ -73,9 +73,12 @@ fn endings_that_replace() {
         let x = dense::<T>(a.n_cols(), k, 5);
         let bias = scale::<T::Sum>(k, -0.3);
         let bias64 = wide(&bias);
-        for (reduce, activation) in
-            [(Reduce::Mean, Activation::Relu), (Reduce::Max, Activation::Identity)]
-        {
+        for (reduce, activation) in [
+            (Reduce::Mean, Activation::Relu),
+            (Reduce::Max, Activation::Identity),
+            (Reduce::Sum, Activation::Elu(1.0)),
+            (Reduce::Mean, Activation::LeakyRelu(0.1)),
+        ] {
             let mut truth = Spmm::new(reduce);
             (truth.bias, truth.activation) = (Some(&bias64[..]), activation);
             let epilogue = Epilogue { accum: Accum::Replace, bias: Some(&bias), activation };

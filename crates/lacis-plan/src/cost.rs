@@ -58,7 +58,7 @@ pub enum Work {
         read: usize,
         /// Bytes written.
         written: usize,
-        /// Exponentials and random numbers.
+        /// Exponentials, and what takes as long: random numbers, entries that are moved.
         hard: usize,
     },
 }

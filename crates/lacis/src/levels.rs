@@ -270,20 +270,19 @@ impl Levels {
         if need.adjacency.transposed && !self.matrices.contains_key(&need.adjacency) {
             let matrix = self.matrices[&own].clone();
             let square = matrix.n_rows() == matrix.n_cols();
-            let turned = if need.ordered {
-                Arc::new(matrix.transpose_with_order(threads)?)
-            } else if self.symmetric && square && !reached.is_restricted(own.level as usize) {
-                matrix
-            } else {
-                let kept = self.matrices.iter().find(|(key, _)| {
-                    let own_of = Adjacency { transposed: false, ..**key };
-                    key.transposed
-                        && self.matrices.get(&own_of).is_some_and(|m| Arc::ptr_eq(m, &matrix))
-                });
-                match kept {
-                    Some((_, turned)) => turned.clone(),
-                    None => Arc::new(matrix.transpose(threads)),
-                }
+            let itself = self.symmetric && square && !reached.is_restricted(own.level as usize);
+            // The transpose of another level's matrix that is the same one.
+            let kept = self.matrices.iter().find(|(key, turned)| {
+                let own_of = Adjacency { transposed: false, ..**key };
+                key.transposed
+                    && turned.order().is_some() == need.ordered
+                    && self.matrices.get(&own_of).is_some_and(|m| Arc::ptr_eq(m, &matrix))
+            });
+            let turned = match kept {
+                _ if itself && !need.ordered => matrix,
+                Some((_, turned)) => turned.clone(),
+                None if need.ordered => Arc::new(matrix.transpose_with_order(threads)?),
+                None => Arc::new(matrix.transpose(threads)),
             };
             self.matrices.insert(need.adjacency, turned);
         }

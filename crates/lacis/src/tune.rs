@@ -30,7 +30,7 @@ use cases::{Case, cases};
 /// How much to measure.
 #[derive(Clone, Debug)]
 pub struct Effort {
-    /// About how long it may take; it stays below that and half as much again.
+    /// About how long it may take: no problem is begun later, but the first of each operation.
     pub seconds: f64,
     /// How many of the graphs, forms and widths to go through.
     pub detail: Detail,
@@ -50,7 +50,7 @@ pub enum Detail {
 }
 
 impl Effort {
-    /// Half a minute at most.
+    /// Some 24 seconds.
     pub fn quick() -> Self {
         Effort { seconds: 24.0, detail: Detail::Quick, only: None }
     }

@@ -190,7 +190,7 @@ class Training:
         self.net.load_state_dict({k: v.reshape(state[k].shape) for k, v in given.items()})
         self.optimizer = torch.optim.Adam(self.net.parameters(), lr=order["lr"])
         self.torch = torch
-        self.passes, self.compared = order["passes"], 3
+        self.passes, self.compared = order["passes"], order["compared_epochs"]
         if self.passes == "forward":
             self.net.eval()
 

@@ -18,7 +18,7 @@ use lacis::ops::measure::Timing;
 use lacis::{Dataset, Error, Labels, Result, Split};
 use serde_json::{Value, json};
 
-use super::definition::Passes;
+use super::definition::How;
 use crate::partner::{Folder, Partner};
 
 const PEER: &str = include_str!("peer.py");
@@ -43,11 +43,12 @@ pub type Said<T> = std::result::Result<T, String>;
 
 impl Side {
     /// Lacis, training what `words` say; its first weights go to a file.
-    pub fn ours(words: &[String], weights: &Path, passes: Passes) -> Said<Self> {
+    pub fn ours(words: &[String], weights: &Path, how: &How) -> Said<Self> {
         let mut command = this_command()?;
         command.args(["bench", "train-worker", "--"]).args(words);
         let weights = weights.to_string_lossy();
-        let order = json!({ "do": "prepare", "weights": weights, "passes": passes });
+        let order = json!({ "do": "prepare", "weights": weights, "passes": how.passes,
+                            "compared_epochs": how.compared_epochs });
         Side::prepared(command, &order)
     }
 

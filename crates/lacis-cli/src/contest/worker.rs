@@ -52,9 +52,9 @@ fn trained(words: &[String], stop: &Stop) -> Outcome {
     let profile = planned::profile(&desk, &path, (&dataset, &recipe))?;
     let job = Job { dataset: &dataset, split: &split, threads: &desk.threads, profile: &profile };
     let mut trainer = crate::explain::planned_as(&args.planning.plan, &job, recipe)?;
-    prepared(&mut trainer, args, &order)?;
     let passes = serde_json::from_value(order["passes"].clone()).unwrap_or_default();
-    let mut left = COMPARED;
+    prepared(&mut trainer, args, &order, passes)?;
+    let mut left = order["compared_epochs"].as_u64().unwrap_or(0);
     while let Some(order) = self::order()? {
         if order["do"] == "memory" {
             say(&json!({ "base_bytes": base, "peak_bytes": memory::peak_bytes() }))?;
@@ -77,12 +77,9 @@ fn trained(words: &[String], stop: &Stop) -> Outcome {
     Ok(())
 }
 
-/// Passes whose loss is computed where no training does: enough to compare results by.
-const COMPARED: usize = 3;
-
 /// Seconds that the results of all nodes take, and, as long as some are left to compare, the loss
 /// that they would have.
-fn results(trainer: &mut Trainer<'_>, job: &Job<'_>, left: &mut usize) -> Result<(f64, f64)> {
+fn results(trainer: &mut Trainer<'_>, job: &Job<'_>, left: &mut u64) -> Result<(f64, f64)> {
     let begun = Instant::now();
     trainer.logits(|z| {
         let seconds = begun.elapsed().as_secs_f64();
@@ -107,12 +104,16 @@ fn cross_entropy(z: Mat<'_>, labels: &Labels, rows: &[u32]) -> f64 {
 }
 
 /// Says what was planned, and keeps the first weights where they were asked for.
-fn prepared(trainer: &mut Trainer<'_>, args: &Train, order: &Value) -> Outcome {
+fn prepared(trainer: &mut Trainer<'_>, args: &Train, order: &Value, passes: Passes) -> Outcome {
     if let Some(settings) = planned::approximation(&args.approximation) {
         trainer.approximate(settings)?;
     }
     if let Some(path) = order["weights"].as_str() {
         trainer.model_tensors()?.save(Path::new(path))?;
+    }
+    if passes == Passes::Forward {
+        // What was predicted is a training.
+        return say(&json!({ "plan_ms": trainer.plan_seconds() * 1e3 }));
     }
     let plan = &trainer.chosen().plan;
     say(&json!({ "plan": plan.id(), "formula": plan.formula, "savings": plan.savings,

@@ -95,7 +95,7 @@ class Report:
         cache = self.caches
         lines.append(f"caches: {cache['objects']} objects of {cache['tensors']} tensors, "
                      f"{_size(cache['bytes'])}, {cache['hits']} hits, {cache['misses']} misses")
-        lines.append(f"memory of results: {_size(self.memory['used_bytes'])} in use, "
+        lines.append(f"memory of results and kernels: {_size(self.memory['used_bytes'])} in use, "
                      f"{_size(self.memory['kept_bytes'])} kept for reuse")
         return "\n".join(lines)
 

@@ -8,7 +8,8 @@ use pyo3::prelude::*;
 use super::adjacency::Adjacency;
 use super::convert::{Number, Numbers, with_numbers};
 use super::segments::Segments;
-use super::{attention, dense, failed, products, segments, threads};
+use super::threads::{settle, threads};
+use super::{attention, dense, failed, products, segments};
 
 /// The arguments of an operator on `On`: an adjacency, segments, or nothing.
 pub trait Call<On = ()> {
@@ -28,7 +29,9 @@ fn call<On: Sync, C: Call<On> + Send>(
 ) -> PyResult<()> {
     let run = || {
         let threads = threads(count)?;
-        with_numbers!(numbers, T => args.run::<T>(on, &threads))
+        let done = with_numbers!(numbers, T => args.run::<T>(on, &threads));
+        settle(&threads);
+        done
     };
     py.detach(run).map_err(failed)
 }

@@ -13,7 +13,7 @@ use lacis::{Buffer, Error, Result};
 /// Bytes of a block are a multiple of this.
 const UNIT: usize = 2 << 20;
 /// Unused blocks are kept up to this many bytes, or as many as are in use.
-const KEPT_BYTES: usize = 256 << 20;
+pub const KEPT_BYTES: usize = 256 << 20;
 
 /// Blocks that nobody uses, by size, and how much there is.
 #[derive(Default)]

@@ -5,6 +5,8 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use lacis::{Keeper, Result, Threads};
 
+use super::memory::KEPT_BYTES;
+
 /// Pools by process and number of threads, each with what keeps its memory for the next call. A
 /// pool does not survive `fork`, and must not be dropped by a child that never had its threads: it
 /// stays here.
@@ -21,12 +23,16 @@ fn pools() -> MutexGuard<'static, Pools> {
 /// # Errors
 /// When the system refuses the threads.
 pub fn threads(count: usize) -> Result<Threads> {
-    let key = (std::process::id(), count.max(1));
+    // No lock: a worker may have been forked while another thread held it.
+    if count <= 1 {
+        return Ok(Threads::one());
+    }
+    let key = (std::process::id(), count);
     let mut pools = pools();
     if let Some((pool, _)) = pools.get(&key) {
         return Ok(pool.clone());
     }
-    let pool = Threads::new(key.1)?;
+    let pool = Threads::new(count)?;
     pools.insert(key, (pool.clone(), pool.keep()));
     Ok(pool)
 }
@@ -46,5 +52,12 @@ pub fn idle_bytes() -> usize {
 
 /// Gives them back to the system.
 pub fn clear() {
-    each_own(|(_, keeper)| keeper.clear());
+    each_own(|(pool, _)| pool.release_idle());
+}
+
+/// After a call: keeps no more than the results of others may wait for.
+pub fn settle(pool: &Threads) {
+    if pool.idle_bytes() > KEPT_BYTES {
+        pool.release_idle();
+    }
 }

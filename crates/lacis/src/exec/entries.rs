@@ -198,11 +198,11 @@ mod tests {
         let a = matrix([500, 70], 40_000, false);
         for count in [1, 2, 7] {
             let mut out = vec![-1.0; a.nnz()];
-            fill(a.view(), &mut out, &Threads::new(count).unwrap(), |i, e| {
-                (i * 100_000 + e) as f32
-            });
+            // Whole numbers that f32 tells apart.
+            let number = |i: usize, e: usize| (i * 4096 + e % 4096) as f32;
+            fill(a.view(), &mut out, &Threads::new(count).unwrap(), number);
             let expected = (0..a.n_rows()).flat_map(|i| a.view().row(i).map(move |e| (i, e)));
-            assert!(out.iter().zip(expected).all(|(x, (i, e))| *x == (i * 100_000 + e) as f32));
+            assert!(out.iter().zip(expected).all(|(x, (i, e))| *x == number(i, e)));
         }
     }
 }

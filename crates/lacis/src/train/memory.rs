@@ -117,8 +117,13 @@ impl Planning<'_> {
             return Ok(Both { training: self.training(None)?, evaluation: self.evaluation(None)? });
         };
         let mut both = self.beside(limit, self.evaluation(None)?)?;
+        // What planning itself keeps is known only now.
+        let room = limit.saturating_sub(self.needs(&both).planned);
         if self.needs(&both).total() > limit {
-            both = self.beside(limit, self.evaluation(Some(0))?)?;
+            both = self.beside(room, self.evaluation(None)?)?;
+        }
+        if self.needs(&both).total() > limit {
+            both = self.beside(room, self.evaluation(Some(0))?)?;
         }
         Ok(both)
     }
