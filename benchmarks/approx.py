@@ -61,7 +61,7 @@ def summary(runs):
         "test": statistics.mean(tests),
         "spread": statistics.stdev(tests) if len(tests) > 1 else None,
     }
-    if "epoch_ms" in runs[0]:
+    if all("epoch_ms" in run for run in runs):
         found["epoch_ms"] = statistics.median(r["epoch_ms"] for r in runs)
         found["train_s"] = statistics.median(r["train_s"] for r in runs)
     return found
@@ -75,20 +75,28 @@ def write(path, record):
 
 def contestant(record, args, model, policy, budget):
     """The result of a contestant in the record, made where there is none."""
-    key = {"data": args.data, "model": model, "layers": args.layers, "hidden": args.hidden,
+    key = {"timed": args.jobs == 1, "data": args.data, "model": model, "layers": args.layers, "hidden": args.hidden,
            "epochs": args.epochs, "more": args.more, "policy": policy, "budget": budget}
     for result in record["results"]:
-        if all(result[name] == value for name, value in key.items()):
+        if all(result.get(name, True) == value for name, value in key.items()):
             return result
     record["results"].append({**key, "curve": [], "runs": []})
     return record["results"][-1]
+
+
+def points(runs, exact):
+    """How many hundredths a run is above the exact one of the same seed: the mean and its error."""
+    of = {run["seed"]: run["test"] for run in exact}
+    apart = [100 * (run["test"] - of[run["seed"]]) for run in runs if run["seed"] in of]
+    error = statistics.stdev(apart) / len(apart) ** 0.5 if len(apart) > 1 else None
+    return {"points": statistics.mean(apart) if apart else None, "points_error": error}
 
 
 def summarise(results):
     exact = summary(results[0]["runs"])
     for result in results:
         own = summary(result["runs"])
-        result.update(own, points=100 * (own["test"] - exact["test"]))
+        result.update(own, **points(result["runs"], results[0]["runs"]))
         if "epoch_ms" in own:
             result.update(epoch_times=exact["epoch_ms"] / own["epoch_ms"],
                           run_times=exact["train_s"] / own["train_s"])
@@ -162,7 +170,7 @@ def plot(args):
     results = json.load(open(args.plot))["results"]
     panels = {}
     for result in results:
-        if len(result["curve"]) > 1 and "epoch_ms" in result:
+        if len(result.get("curve", [])) > 1 and "epoch_ms" in result:
             panels.setdefault((result["data"], result["model"]), []).append(result)
     width, height, gap = 360, 240, 60
     svg = []
