@@ -260,7 +260,7 @@ const LOSS: usize = 4;
 /// So do a random number drawn by itself, an entry that is scaled by what its ends have, and one
 /// that gets another place.
 const DRAWN: usize = 8;
-const SCALED: usize = 2;
+const SCALED: usize = 1;
 const MOVED: usize = 7;
 
 /// Reads its inputs, writes its outputs.
