@@ -108,6 +108,11 @@ fn print_section(section: &Section, out: &Out) -> Outcome {
         "memory, GB/s with {} threads: read {:.1}, written {:.1}, copied {:.1}",
         section.threads, stream.read_gbps, stream.write_gbps, stream.copy_gbps
     ))?;
+    out.line(format_args!(
+        "each element of two arrays, GB/s: {:.1}, of such that the last cache holds {:.1}; an \
+         exponential: {:.2} ns",
+        stream.each_gbps, stream.near_gbps, stream.exp_ns
+    ))?;
     out.line("rows in random order, GB/s:")?;
     let mut sets: Vec<usize> = section.gather.iter().map(|gather| gather.set_bytes).collect();
     sets.dedup();

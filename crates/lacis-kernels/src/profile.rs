@@ -64,7 +64,8 @@ pub struct Section {
     pub ops: BTreeMap<String, Vec<Sample>>,
 }
 
-/// Sequential bandwidth of arrays that no cache holds, in GB/s.
+/// Sequential bandwidth of arrays that no cache holds, in GB/s, and what is done on the way. What
+/// is not known is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stream {
     /// Bytes read.
@@ -73,10 +74,18 @@ pub struct Stream {
     pub write_gbps: f64,
     /// Bytes read and bytes written.
     pub copy_gbps: f64,
-    /// Bytes written for the first time: the system has to find and clear them. 0 where that is
-    /// not known.
+    /// Bytes written for the first time: the system has to find and clear them.
     #[serde(default)]
     pub fresh_gbps: f64,
+    /// Bytes read and written by an operation on each element of two arrays.
+    #[serde(default)]
+    pub each_gbps: f64,
+    /// The same of arrays that the last cache holds.
+    #[serde(default)]
+    pub near_gbps: f64,
+    /// Nanoseconds of an exponential, of many, on all threads.
+    #[serde(default)]
+    pub exp_ns: f64,
 }
 
 /// The rate at which rows are read in random order.

@@ -27,6 +27,10 @@ pub use candidates::{Candidate, Candidates};
 /// Candidates of a layer for which the backward pass is planned too.
 const LOOKED_AT: usize = 4;
 
+/// How often the layers are gone through: a layer is chosen while later ones are not yet, and once
+/// they are, another may fit them better.
+const MOST_PASSES: usize = 3;
+
 /// Which equalities are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RuleSet {
@@ -172,8 +176,9 @@ fn choose_with(
     settings: &Settings,
 ) -> Result<Chosen> {
     let mut planner = Planner::new(network, sizes, costs, settings);
-    for at in 0..planner.layers.len() {
-        planner.choose_layer(at)?;
+    let mut passes = 1;
+    while planner.choose_layers()? && passes < MOST_PASSES {
+        passes += 1;
     }
     planner.finish()
 }
@@ -206,6 +211,8 @@ pub fn with_candidate(
 struct Layer {
     barrier: Expr,
     candidates: Candidates,
+    /// Those of many that a first pass found cheapest.
+    promising: Vec<usize>,
 }
 
 struct Planner<'a> {
@@ -228,7 +235,7 @@ impl<'a> Planner<'a> {
     ) -> Self {
         let layers = layers(&network.result).into_iter().map(|(number, barrier)| {
             let candidates = Candidates::of(number, &barrier.args()[0], settings);
-            Layer { barrier, candidates }
+            Layer { barrier, candidates, promising: vec![] }
         });
         let layers = layers.collect();
         Planner { network, sizes, costs, settings, layers, decided: HashMap::new(), costed: 0 }
@@ -291,6 +298,18 @@ impl<'a> Planner<'a> {
         Some((goal, best))
     }
 
+    /// Chooses layer by layer. Returns whether one changed after an earlier one was chosen.
+    fn choose_layers(&mut self) -> Result<bool> {
+        self.decided.clear();
+        let mut changed = false;
+        for at in 0..self.layers.len() {
+            let before = self.layers[at].candidates.chosen;
+            self.choose_layer(at)?;
+            changed |= at > 0 && self.layers[at].candidates.chosen != before;
+        }
+        Ok(changed)
+    }
+
     fn choose_layer(&mut self, at: usize) -> Result<()> {
         let looks = self.layers[at].candidates.looks.clone();
         let kept: Vec<usize> = self.layers[at].candidates.kept();
@@ -323,16 +342,20 @@ impl<'a> Planner<'a> {
         if kept.len() <= LOOKED_AT {
             return kept;
         }
-        let mut costs: Vec<(Price, usize)> = Vec::new();
-        for index in kept {
-            self.layers[at].candidates.chosen = index;
-            if let Some((_, price)) = self.costed_goal(false) {
-                self.layers[at].candidates.all[index].predicted = Some(price.seconds);
-                costs.push((price, index));
+        if self.layers[at].promising.is_empty() {
+            let mut costs: Vec<(Price, usize)> = Vec::new();
+            for index in kept {
+                self.layers[at].candidates.chosen = index;
+                if let Some((_, price)) = self.costed_goal(false) {
+                    self.layers[at].candidates.all[index].predicted = Some(price.seconds);
+                    costs.push((price, index));
+                }
             }
+            costs.sort_by(|a, b| a.0.order(&b.0).then(a.1.cmp(&b.1)));
+            let promising = costs.into_iter().take(LOOKED_AT).map(|(_, index)| index);
+            self.layers[at].promising = promising.collect();
         }
-        costs.sort_by(|a, b| a.0.order(&b.0).then(a.1.cmp(&b.1)));
-        costs.into_iter().take(LOOKED_AT).map(|(_, index)| index).collect()
+        self.layers[at].promising.clone()
     }
 
     fn finish(mut self) -> Result<Chosen> {

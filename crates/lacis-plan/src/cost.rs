@@ -24,6 +24,8 @@ pub enum Work {
         scaled: bool,
         /// Whether rows are stored in bf16.
         half: bool,
+        /// Exponentials on the way to memory.
+        hard: usize,
     },
     /// `m×k` times `k×n`.
     Gemm {
@@ -31,6 +33,8 @@ pub enum Work {
         form: Form,
         /// `m`, `n` and `k` of the product.
         sizes: [usize; 3],
+        /// Exponentials on the way to memory.
+        hard: usize,
     },
     /// Attention, one way or back.
     Attention {
@@ -98,6 +102,9 @@ impl Costs for Remembered<'_> {
     }
 }
 
+/// Seconds of an exponential or a random number, on all cores.
+pub const HARD: f64 = 0.3e-9;
+
 /// Costs of a machine of which only bandwidth and speed are known.
 #[derive(Clone, Copy, Debug)]
 pub struct Analytic {
@@ -118,13 +125,16 @@ impl Default for Analytic {
 impl Costs for Analytic {
     fn seconds(&self, work: &Work) -> Option<f64> {
         Some(match *work {
-            Work::Spmm { shape: [rows, _, entries], width, valued, half, .. } => {
+            Work::Spmm { shape: [rows, _, entries], width, valued, half, hard, .. } => {
                 let index = if valued { 8 } else { 4 };
                 let number = if half { 2 } else { 4 };
                 (entries * (number * width + index)) as f64 / self.gather
                     + (rows * width * number) as f64 / self.stream
+                    + hard as f64 * HARD
             }
-            Work::Gemm { sizes: [m, n, k], .. } => 2.0 * (m * n * k) as f64 / self.products,
+            Work::Gemm { sizes: [m, n, k], hard, .. } => {
+                2.0 * (m * n * k) as f64 / self.products + hard as f64 * HARD
+            }
             Work::Attention { shape: [_, _, entries], heads, width, backward, .. } => {
                 let passes = if backward { 3 } else { 1 };
                 (passes * entries * (4 * width + 40 * heads)) as f64 / self.gather
@@ -133,7 +143,7 @@ impl Costs for Analytic {
                 (entries * (4 * width + 8)) as f64 / self.gather
             }
             Work::Stream { read, written, hard } => {
-                (read + written) as f64 / self.stream + hard as f64 * 0.4e-9
+                (read + written) as f64 / self.stream + hard as f64 * HARD
             }
         })
     }
@@ -197,14 +207,15 @@ pub fn work(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
     let width = |value: ValueId| shape(value)[1];
     let len_of = |value: ValueId| plan.len_of(value, sizes);
     match step.operator {
-        Operator::Spmm { right, .. } => {
+        Operator::Spmm { right, ending, .. } => {
             let (a, x) = (step.inputs[0], step.inputs[1]);
             let valued = !matches!(
                 plan.values[a].place,
                 Place::Adjacency(adjacency) if !adjacency.graph.weighted || !sizes.weighted()
             );
             let (shape, width, half) = (sparse(a), width(x), plan.values[x].half);
-            Work::Spmm { shape, width, valued, extreme: false, scaled: right, half }
+            let hard = exponentials(ending.function, shape[0] * width);
+            Work::Spmm { shape, width, valued, extreme: false, scaled: right, half, hard }
         }
         Operator::Extreme(_) | Operator::ExtremeGrad(_) => {
             let (a, x) = (step.inputs[0], step.inputs[1]);
@@ -212,16 +223,16 @@ pub fn work(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
             let [rows, cols, entries] = sparse(a);
             let shape = [rows, cols, passes * entries];
             let (width, half) = (width(x), plan.values[x].half);
-            Work::Spmm { shape, width, valued: false, extreme: true, scaled: false, half }
+            Work::Spmm { shape, width, valued: false, extreme: true, scaled: false, half, hard: 0 }
         }
-        Operator::Gemm { form, .. } => {
+        Operator::Gemm { form, ending } => {
             let ([m, k], [k2, n]) = (shape(step.inputs[0]), shape(step.inputs[1]));
             let sizes = match form {
                 Form::Nn => [m, n, k],
                 Form::Nt => [m, k2, k],
                 Form::Tn => [k, n, m],
             };
-            Work::Gemm { form, sizes }
+            Work::Gemm { form, sizes, hard: exponentials(ending.function, sizes[0] * sizes[1]) }
         }
         Operator::SparseTransposed => {
             Work::SparseTransposed { shape: sparse(step.inputs[0]), width: width(step.inputs[1]) }
@@ -245,6 +256,14 @@ pub fn work(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
     }
 }
 
+/// Exponentials of a function of so many elements.
+fn exponentials(function: Function, elements: usize) -> usize {
+    match function {
+        Function::Identity | Function::Relu | Function::LeakyRelu(_) => 0,
+        _ => elements,
+    }
+}
+
 /// Both rows of every edge's other end, and an exponential per element: once forward, and for each
 /// end back.
 fn gates(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
@@ -256,7 +275,7 @@ fn gates(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
 }
 
 /// What a loss does with an element counts for so many exponentials.
-const LOSS: usize = 4;
+const LOSS: usize = 8;
 /// So do a random number drawn by itself, an entry that is scaled by what its ends have, and one
 /// that gets another place.
 const DRAWN: usize = 8;
@@ -279,11 +298,8 @@ fn stream(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
     let elements: usize = step.outputs.iter().map(|out| plan.len_of(*out, sizes)).sum();
     let drawn = |dropout: Option<_>| elements * usize::from(dropout.is_some());
     let hard = match step.operator {
-        Operator::Each(Each { dropout, function, bias, .. }) => {
-            let easy =
-                matches!(function, Function::Identity | Function::Relu | Function::LeakyRelu(_));
-            let function = if easy { 0 } else { elements * 3 / 2 };
-            drawn(dropout) + function + if bias { elements / 2 } else { 0 }
+        Operator::Each(Each { dropout, function, .. }) => {
+            drawn(dropout) + exponentials(function, elements)
         }
         Operator::EachGrad { dropout, .. } => drawn(dropout),
         Operator::EntryDropout { .. } => DRAWN * elements,

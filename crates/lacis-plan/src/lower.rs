@@ -237,7 +237,8 @@ impl Lowering {
             () if self.backward_from.is_some() => Phase::Backward,
             () => Phase::Forward,
         };
-        let layer = self.layer.get(&product_of(expr, &operator).id()).copied();
+        let of = |expr: &Expr| self.layer.get(&expr.id()).copied();
+        let layer = of(ended(expr)).or_else(|| of(expr));
         let formula = self.name(expr);
         self.steps.push(Step { operator, inputs, outputs, phase, layer, formula });
     }
@@ -299,10 +300,11 @@ fn is_between(expr: &Expr) -> bool {
     matches!(expr.op(), Op::Map(_) | Op::Dropout { .. })
 }
 
-/// The product that a step computes, without the functions that end it.
-fn product_of<'e>(expr: &'e Expr, operator: &Operator) -> &'e Expr {
+/// What the functions between two layers are applied to. They count with the layer before them,
+/// whether they are a step of their own or end one.
+fn ended(expr: &Expr) -> &Expr {
     let mut inner = expr;
-    while !matches!(operator, Operator::Each(_)) && is_between(inner) {
+    while is_between(inner) {
         inner = &inner.args()[0];
     }
     inner
@@ -319,7 +321,7 @@ fn layers(order: &[Expr]) -> HashMap<u128, u16> {
         };
         let Some(layer) = inherited else { continue };
         of.insert(expr.id(), layer);
-        // What stands between two layers is the later one's; what it is made of is not.
+        // What a layer takes from the one before is not its own, but features that it drops from.
         for arg in expr.args().iter().filter(|arg| !is_between(expr) || is_between(arg)) {
             of.entry(arg.id()).or_insert(layer);
         }

@@ -111,8 +111,9 @@ fn seconds(
     };
     let few = (entries as f64 * budget.clamp(0.0, 1.0)) as usize;
     let shape = [rows, cols, few.max(1)];
+    let (valued, scaled, hard) = (true, false, 0);
     let product =
-        costs.seconds(&Work::Spmm { shape, width, valued: true, extreme, scaled: false, half })?;
+        costs.seconds(&Work::Spmm { shape, width, valued, extreme, scaled, half, hard })?;
     // One column at a time is looked up and, if it stays, written: about four streams of it.
     let (read, written) = (4 * (cols * width + 4 * entries), 8 * few);
     let choosing = costs.seconds(&Work::Stream { read, written, hard: 0 })?;

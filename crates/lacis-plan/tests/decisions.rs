@@ -1,9 +1,9 @@
 //! What is decided for known cases, as formulas: a change here is a change of mind.
 
 use lacis_core::reference::Activation;
-use lacis_plan::choose::{Chosen, Network, Settings, choose};
+use lacis_plan::choose::{Chosen, Network, Settings, choose, with_candidate};
 use lacis_plan::compose::StopReason;
-use lacis_plan::cost::Analytic;
+use lacis_plan::cost::{Analytic, Costs, predict, work};
 use lacis_plan::expr::features;
 use lacis_plan::op::LossKind;
 use lacis_plan::plan::{Operator, Phase, Place};
@@ -187,4 +187,42 @@ fn plans_above_the_limit_of_memory_are_left_out() {
     let least = with(Some(0));
     assert_eq!(least.over, least.memory.total());
     assert!(least.memory.total() <= limited.memory.total());
+}
+
+/// Two layers of attention: each is weighed with the other as it was chosen in the end.
+#[test]
+fn no_layer_would_be_cheaper_computed_another_way() {
+    let settings = Settings::default();
+    let gat = |level: u16, x: &Expr, out: usize| nets::gat(level, x, 1, out, 0.0);
+    let widths = [[64, 64, 64], [256, 16, 128], [16, 512, 8], [8, 16, 512], [32, 256, 256]];
+    for (of, widths) in [nets::gcn, gat].into_iter().flat_map(|of| widths.map(|w| (of, w))) {
+        let hidden =
+            nets::layer(of(0, &features(widths[0]), widths[1]), 0).map(Activation::Elu(1.0));
+        let net = network(nets::layer(of(1, &hidden, widths[2]), 1));
+        let (sizes, costs) = (Sizes::whole(4, 20_000, 300_000), Analytic::default());
+        let chosen = choose(&net, &sizes, &costs, &settings).unwrap();
+        let epoch = chosen.predicted.epoch(sizes.iterations);
+        for (at, layer) in chosen.layers.iter().enumerate() {
+            for index in layer.kept() {
+                let of = (&net, &chosen);
+                let other = with_candidate(of, (at, index), (&sizes, &costs), &settings).unwrap();
+                let other = predict(&other, &sizes, &costs).unwrap().epoch(sizes.iterations);
+                assert!(other > epoch * (1.0 - 1e-6), "{widths:?}, layer {at}: {other} < {epoch}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_function_costs_something_inside_a_product_too() {
+    let of = |activation| {
+        let hidden = nets::layer(nets::gcn(0, &features(64), 32), 0).map(activation);
+        let net = network(nets::layer(nets::gcn(1, &hidden, 8), 1));
+        let chosen = decided(&net, 1000, 5, &Settings::default());
+        let sizes = Sizes::whole(4, 1000, 5000);
+        let first = chosen.plan.steps.iter().find(|step| step.phase == Phase::Forward).unwrap();
+        Analytic::default().seconds(&work(&chosen.plan, first, &sizes)).unwrap()
+    };
+    let (elu, relu) = (of(Activation::Elu(1.0)), of(Activation::Relu));
+    assert!((elu - relu - 32_000.0 * lacis_plan::cost::HARD).abs() < 1e-12, "{elu} {relu}");
 }

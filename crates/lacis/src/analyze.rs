@@ -260,7 +260,9 @@ impl<'a> View<'a> {
         let plan = self.case.plan;
         let epoch = plan.steps.iter().filter(|step| step.phase != Phase::Once);
         let products = epoch.filter_map(|step| match work(plan, step, self.case.sizes) {
-            Work::Gemm { form, sizes: [_, n, _] } if form != lacis_plan::plan::Form::Tn => Some(n),
+            Work::Gemm { form, sizes: [_, n, _], .. } if form != lacis_plan::plan::Form::Tn => {
+                Some(n)
+            }
             _ => None,
         });
         products.collect()

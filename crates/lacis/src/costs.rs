@@ -3,16 +3,14 @@
 use lacis_core::DType;
 use lacis_core::reference::Reduce;
 use lacis_kernels::Profile;
-use lacis_kernels::profile::Point;
-use lacis_plan::cost::{Costs, Work};
+use lacis_kernels::profile::{Point, Stream};
+use lacis_plan::cost::{Costs, HARD, Work};
 use lacis_plan::op::Scores;
 
 use crate::exec::{gemm_point, spmm_point, stored_point};
 
 /// Seconds that any step takes: threads wake up, arguments are checked.
 const STEP: f64 = 4e-6;
-/// Seconds of an exponential or a random number, on all cores.
-const HARD: f64 = 0.4e-9;
 /// Bytes per second where nothing was measured, and how much faster the last cache is.
 const COPY: f64 = 20e9;
 const FRESH: f64 = 5e9;
@@ -37,18 +35,11 @@ impl Costs for Measured<'_> {
         let profile = self.0;
         Some(
             STEP + match *work {
-                Work::Spmm { shape, width, valued, extreme, scaled, half } => {
-                    let reduce = if extreme { Reduce::Max } else { Reduce::Sum };
-                    let point = stored_point(shape, (width, half), valued, reduce);
-                    let scaling = if scaled { shape[2] as f64 * SCALED } else { 0.0 };
-                    let [rows, cols, entries] = shape;
-                    let number = if half { 2 } else { 4 };
-                    let read = cols * width * number + entries * if valued { 8 } else { 4 };
-                    let again = self.again(read + rows * width * number);
-                    AMONG_OTHERS * profile.predict("spmm", &point) + scaling + again
-                }
-                Work::Gemm { form, sizes } => {
-                    AMONG_OTHERS * profile.predict("matmul", &gemm_point(form, sizes))
+                Work::Spmm { hard, .. } => self.sparse(work) + self.hard(hard),
+                Work::Gemm { form, sizes, hard } => {
+                    let alone = profile.predict("matmul", &gemm_point(form, sizes));
+                    let [m, n, _] = sizes;
+                    AMONG_OTHERS * alone + self.again(4 * m * n) + self.hard(hard)
                 }
                 Work::Attention { shape, heads, width, backward, scores } => {
                     let seconds = self.attention(shape, (heads, width), backward);
@@ -59,34 +50,73 @@ impl Costs for Measured<'_> {
                     1.5 * profile.predict("spmm", &point)
                 }
                 Work::Stream { read, written, hard } => {
-                    self.stream(read, written) + hard as f64 * HARD
+                    self.stream(read, written) + self.hard(hard)
                 }
             },
         )
     }
 
     fn fresh(&self, bytes: usize) -> f64 {
-        let measured = self.0.section().and_then(|section| section.stream);
-        let rate = measured.map_or(0.0, |stream| stream.fresh_gbps * 1e9);
-        bytes as f64 / if rate > 0.0 { rate } else { FRESH }
+        bytes as f64 / self.rate(|stream| stream.fresh_gbps, FRESH)
     }
 }
 
 impl Measured<'_> {
-    /// Bytes that pass by: faster from caches as long as they fit.
-    fn stream(&self, read: usize, written: usize) -> f64 {
+    /// Something of the memory, where it was measured.
+    fn memory(&self, what: fn(&Stream) -> f64) -> Option<f64> {
         let measured = self.0.section().and_then(|section| section.stream);
-        let rate = measured.map_or(COPY, |stream| stream.copy_gbps * 1e9);
+        measured.map(|stream| what(&stream)).filter(|known| *known > 0.0)
+    }
+
+    /// Bytes per second.
+    fn rate(&self, gbps: fn(&Stream) -> f64, unmeasured: f64) -> f64 {
+        self.memory(gbps).map_or(unmeasured, |known| known * 1e9)
+    }
+
+    /// Bytes per second of an operation on each element, from memory.
+    fn each(&self) -> f64 {
+        self.rate(|stream| stream.each_gbps, COPY)
+    }
+
+    /// Bytes that pass by. Of what the last cache would hold, steps between have taken the place of
+    /// about half.
+    fn stream(&self, read: usize, written: usize) -> f64 {
+        let bytes = (read + written) as f64;
         let near = read + written < self.0.machine.last_bytes() / 2;
-        (read + written) as f64 / if near { NEAR * rate } else { rate }
+        let fast = if near { self.rate(|s| s.near_gbps, NEAR * COPY) } else { self.each() };
+        0.5 * bytes / fast + 0.5 * bytes / self.each()
+    }
+
+    /// Exponentials, and what takes as long.
+    fn hard(&self, count: usize) -> f64 {
+        count as f64 * self.memory(|stream| stream.exp_ns).map_or(HARD, |ns| ns * 1e-9)
     }
 
     /// What was near when a kernel was measured again and again, and is not when other steps came
     /// between: as much as the last cache holds.
     fn again(&self, bytes: usize) -> f64 {
-        let measured = self.0.section().and_then(|section| section.stream);
-        let rate = measured.map_or(COPY, |stream| stream.copy_gbps * 1e9);
-        bytes.min(self.0.machine.last_bytes()) as f64 / rate
+        bytes.min(self.0.machine.last_bytes()) as f64 / self.rate(|s| s.copy_gbps, COPY)
+    }
+
+    /// A sparse product without what follows it.
+    fn sparse(&self, work: &Work) -> f64 {
+        let &Work::Spmm { shape, width, valued, extreme, scaled, half, .. } = work else {
+            return 0.0;
+        };
+        let reduce = if extreme { Reduce::Max } else { Reduce::Sum };
+        let alone = |valued| {
+            let point = stored_point(shape, (width, half), valued, reduce);
+            AMONG_OTHERS * self.0.predict("spmm", &point)
+        };
+        let [rows, cols, entries] = shape;
+        let scaling = entries as f64 * SCALED;
+        // A row that has a value is scaled too: where measurements of different problems say that
+        // this takes no time, it is their noise.
+        let kernel = if valued { alone(true).max(alone(false) + scaling) } else { alone(false) };
+        let kernel = kernel + if scaled { scaling } else { 0.0 };
+        let number = if half { 2 } else { 4 };
+        let read = cols * width * number + entries * if valued { 8 } else { 4 };
+        kernel + self.again(read + rows * width * number)
     }
 
     /// GAT's attention, or its gradient: measured with heads of four columns and more.

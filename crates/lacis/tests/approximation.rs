@@ -8,7 +8,7 @@ use lacis::kernels::{Mat, Profile};
 use lacis::machine::this_machine;
 use lacis::nn::Config;
 use lacis::params::Optimizer;
-use lacis::plan::choose::SAVINGS;
+use lacis::plan::choose::{SAVINGS, with_candidate};
 use lacis::train::{Job, Recipe, Trainer};
 use lacis::{Csr, Dataset, Dense, Rng, Split, Threads};
 
@@ -245,6 +245,20 @@ fn an_error_asked_for_is_kept_and_the_budget_follows() {
     assert!(kept[1] < kept[0], "{kept:?}");
 }
 
+/// A trainer whose second layer multiplies in the order for which rsc was published, whatever is
+/// cheaper here: what is lost by a choice that is biased depends on the product it is made in.
+fn weights_first<'j>(job: &'j Job<'j>, recipe: Recipe) -> Trainer<'j> {
+    let trainer = Trainer::new(job, recipe.clone()).unwrap();
+    let (network, chosen) = (&trainer.model().network, trainer.chosen());
+    let layer = &chosen.layers[1];
+    let first = |index: &usize| layer.all[*index].formula.contains("(relu(H1)·W2)");
+    let index = layer.kept().into_iter().find(first).unwrap();
+    let (sizes, costs) = (trainer.sizes(), lacis::costs::Measured(job.profile));
+    let of = (network, chosen);
+    let plan = with_candidate(of, (1, index), (&sizes, &costs), &recipe.settings).unwrap();
+    Trainer::with_plan(job, recipe, plan).unwrap()
+}
+
 #[test]
 fn accuracy_on_cora_like_is_within_a_point() {
     let set = open("cora-like");
@@ -254,7 +268,7 @@ fn accuracy_on_cora_like_is_within_a_point() {
     let accuracy = |settings: Option<Settings>, seed: u64| {
         let mut recipe = Recipe { seed, ..recipe("gcn", 60) };
         recipe.config.layers = 2;
-        let mut trainer = Trainer::new(&job, recipe).unwrap();
+        let mut trainer = weights_first(&job, recipe);
         settings.into_iter().for_each(|settings| trainer.approximate(settings).unwrap());
         for _ in 0..60 {
             trainer.step(&mut Nobody).unwrap();

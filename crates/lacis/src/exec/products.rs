@@ -50,7 +50,7 @@ impl Kernels {
                     let large = point.bytes > self.profile.machine.near_bytes();
                     self.unseen[index] = large.then_some(point);
                 }
-                Work::Gemm { form, sizes } => {
+                Work::Gemm { form, sizes, .. } => {
                     let point = gemm_point(form, sizes);
                     let choice = self.profile.choose("matmul", &point);
                     let named = |kernel: &gemm::Kernel| kernel.name == choice.kernel;

@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
+use lacis_core::reference::Activation;
 use lacis_core::{Buffer, Csr, CsrParts, Dense, Result, Rng, RowPtr, Threads};
+use lacis_kernels::elementwise::{Backward, Forward, Saved};
 use lacis_kernels::profile::{Gather, Machine, Section, Stream};
 use lacis_kernels::{Isa, probe, roof};
 
@@ -29,7 +31,13 @@ pub(super) fn measure(
         Detail::Full => (8 * machine.last_bytes()).clamp(128 << 20, 512 << 20),
     };
     step(0)?;
-    section.stream = Some(stream(most, &threads)?);
+    let near = machine.last_bytes() / 4;
+    section.stream = Some(Stream {
+        each_gbps: each(most, &threads)?,
+        near_gbps: each(near, &threads)?,
+        exp_ns: exponential(near, &threads)?,
+        ..stream(most, &threads)?
+    });
     step(1)?;
     let rows = [64, 256, 1024, 4096];
     let sets = [machine.near_bytes() / 2, machine.last_bytes() / 2, most];
@@ -84,7 +92,29 @@ fn stream(bytes: usize, threads: &Threads) -> Result<Stream> {
             probe::copy(from, to, threads);
             Ok(())
         })?,
+        ..Stream::default()
     })
+}
+
+/// Columns of the matrices whose elements something is done with.
+const COLUMNS: usize = 256;
+
+/// Bytes read and written by the gradient of a relu, of two matrices that have `bytes` together.
+fn each(bytes: usize, threads: &Threads) -> Result<f64> {
+    let n = (bytes / 8 / COLUMNS).max(1);
+    let (saved, mut grad) = (Dense::<f32>::try_zeros(n, COLUMNS)?, Dense::try_zeros(n, COLUMNS)?);
+    let pass = Backward::in_place(n, COLUMNS)
+        .activated(Activation::Relu, Saved::Output((&saved).into()))?;
+    rate(12 * n * COLUMNS, || pass.run(Isa::best(), &mut grad, None, threads))
+}
+
+/// Nanoseconds of an exponential, of as many as fit in `bytes`.
+fn exponential(bytes: usize, threads: &Threads) -> Result<f64> {
+    let n = (bytes / 4 / COLUMNS).max(1);
+    let mut x: Dense = Dense::try_zeros(n, COLUMNS)?;
+    let pass = Forward::in_place(n, COLUMNS).activated(Activation::Elu(1.0));
+    let per_ns = rate(n * COLUMNS, || pass.run(Isa::best(), &mut x, threads))?;
+    Ok(if per_ns > 0.0 { (1e3 / per_ns).round() / 1e3 } else { 0.0 })
 }
 
 /// Rows of `row_bytes` out of `set_bytes`, in random order.
