@@ -10,6 +10,9 @@ was kept, measured errors and Amdahl's ceiling; and per evaluated epoch the time
 validation nodes, of the first seed. It is written after every seed; the same command goes on with
 the seeds that it does not have.
 
+A policy may name what it is to do without, after the paper's ablations: `rsc+uniform` gives all layers the same
+budget, `rsc+resampled` chooses pairs anew in every epoch, `rsc+unswitched` is not exact at the end; so for `adaptive`.
+
 With --jobs N so many runs go on at a time: their accuracies count, their times do not, and the
 record keeps none.
 """
@@ -23,6 +26,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 
+VARIANTS = {
+    "uniform": ["--approx-allocation", "uniform"],
+    "resampled": ["--approx-interval", "1"],
+    "unswitched": ["--approx-switch", "1"],
+}
+
+
 def run(args, model, policy, budget, seed):
     command = [args.lacis, "train", args.data, "--model", model, "--layers", str(args.layers),
                "--hidden", str(args.hidden), "--epochs", str(args.epochs), "--seed", str(seed),
@@ -31,7 +41,9 @@ def run(args, model, policy, budget, seed):
     if args.machine:
         command += ["--machine", args.machine]
     if policy != "exact":
-        command += ["--approx", policy, "--approx-budget", str(budget)]
+        name, *variants = policy.split("+")
+        command += ["--approx", name, "--approx-budget", str(budget)]
+        command += [flag for variant in variants for flag in VARIANTS[variant]]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     events = [json.loads(line) for line in lines]
     done = next(event for event in events if event["event"] == "done")
@@ -196,7 +208,7 @@ def plot(args):
         svg.append(f'<text x="{left + width}" y="{top + height + 16}" text-anchor="end">'
                    f"{last:.1f} s of training</text>")
         for row, line in enumerate(lines):
-            colour = COLOURS[line["policy"]]
+            colour = COLOURS[line["policy"].split("+")[0]]
             dash = ' stroke-dasharray="5 3"' if line["budget"] == 0.3 else ""
             points = " ".join(f"{x(s):.1f},{y(v):.1f}" for s, v in line["curve"])
             svg.append(f'<polyline points="{points}" fill="none" stroke="{colour}" '
