@@ -17,6 +17,7 @@
 //! An entry may carry a 32-bit tag: the bits of a value, or its position in the caller's list.
 
 mod blocks;
+mod gaps;
 mod runs;
 
 use std::ops::Range;

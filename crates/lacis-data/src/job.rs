@@ -18,6 +18,15 @@ pub struct Unwatched;
 
 impl Watch for Unwatched {}
 
+/// Somebody who may stop work, and hears of other work that goes on at the same time.
+pub(crate) struct Silent<'a>(pub &'a dyn Watch);
+
+impl Watch for Silent<'_> {
+    fn stopped(&self) -> bool {
+        self.0.stopped()
+    }
+}
+
 /// The threads for some work and who watches it.
 #[derive(Clone, Copy)]
 pub struct Job<'a> {

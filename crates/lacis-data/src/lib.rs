@@ -62,6 +62,7 @@ pub mod table;
 pub mod text;
 pub mod transform;
 mod tu;
+mod wide;
 mod zipped;
 
 use std::path::Path;

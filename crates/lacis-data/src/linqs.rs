@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 
 use lacis_core::{Dataset, Features, NodeIds, Origin, Result};
 
-use crate::lines::{Lines, fields, number, shown};
+use crate::lines::{Lines, MAX_LINE_BYTES, fields, is_separator, number, shown};
 use crate::npy::Source;
 use crate::parts::{EdgeList, SparseRows, Ways, folder_of, named_classes, names_in, unpacked_name};
+use crate::pieces::Text;
 use crate::{Job, note};
 
 /// The two files of the set that a path leads to: a folder that holds one, or either file.
@@ -57,6 +58,7 @@ pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
         .with_labels(labels)
 }
 
+#[derive(Default)]
 struct Nodes {
     ids: Vec<String>,
     number_of: HashMap<String, u32>,
@@ -66,17 +68,53 @@ struct Nodes {
 }
 
 impl Nodes {
+    /// Piece by piece on all threads; where a line is wrong, once more in order, to say which.
     fn read(content: &Path, job: &Job<'_>) -> Result<Self> {
+        match Nodes::read_pieces(content, job) {
+            Some(nodes) => Ok(nodes),
+            None => Nodes::read_lines(content, job),
+        }
+    }
+
+    fn read_pieces(content: &Path, job: &Job<'_>) -> Option<Self> {
+        let text = Text::open(content, 0, MAX_LINE_BYTES).ok()?;
+        let parts = text.map(job, |part| Ok(Nodes::of(part.bytes))).ok()?;
+        let mut all = Nodes::default();
+        for part in parts {
+            let part = part?;
+            if all.ids.is_empty() {
+                all.width = part.width;
+            }
+            if !part.ids.is_empty() && part.width != all.width {
+                return None;
+            }
+            all.ids.extend(part.ids);
+            all.classes.extend(part.classes);
+            all.features.append(&part.features);
+        }
+        all.number_of = all.ids.iter().cloned().zip(0..).collect();
+        (!all.ids.is_empty() && all.number_of.len() == all.ids.len()).then_some(all)
+    }
+
+    /// The nodes of some lines, not numbered yet; `None` where a line is wrong.
+    fn of(bytes: &[u8]) -> Option<Self> {
+        let mut nodes = Nodes::default();
+        let lines = bytes.split(|&b| b == b'\n').map(<[u8]>::trim_ascii);
+        for line in lines.filter(|line| !line.is_empty()) {
+            // A byte-order mark is not part of the first id.
+            if line.starts_with(b"\xef\xbb\xbf") {
+                return None;
+            }
+            nodes.add(line).ok()?;
+        }
+        Some(nodes)
+    }
+
+    fn read_lines(content: &Path, job: &Job<'_>) -> Result<Self> {
         let mut lines = Lines::open(content, job)?;
-        let mut nodes = Nodes {
-            ids: Vec::new(),
-            number_of: HashMap::new(),
-            classes: Vec::new(),
-            features: SparseRows::new(),
-            width: 0,
-        };
+        let mut nodes = Nodes::default();
         while let Some(line) = lines.next_full()? {
-            if let Err(problem) = nodes.add(line) {
+            if let Err(problem) = nodes.add(line).and_then(|()| nodes.number_last()) {
                 return Err(lines.problem(problem));
             }
         }
@@ -88,44 +126,47 @@ impl Nodes {
 
     fn add(&mut self, line: &[u8]) -> std::result::Result<(), String> {
         let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
-        let mut fields = fields(line);
-        let id = text(fields.next().unwrap_or_default());
-        let (mut width, mut last) = (0, None);
-        for field in fields {
-            if let Some(feature) = last.replace(field) {
-                let value =
-                    number(feature).ok_or_else(|| format!("'{}' is no feature", shown(feature)))?;
-                if value != 0.0 {
-                    self.features.push(width, value);
-                }
-                width += 1;
+        let (id, width, class) = match plain_features(line, &mut self.features) {
+            Some(found) => found,
+            None => {
+                self.features.begin_again();
+                features_of(line, &mut self.features)?
             }
-        }
-        let class = last.ok_or("one field; 'id features class' would be right")?;
+        };
         self.features.end_row();
-        if !self.ids.is_empty() && width as usize != self.width {
+        if !self.ids.is_empty() && width != self.width {
             return Err(format!("{width} features; {} as before would be right", self.width));
         }
-        self.width = width as usize;
+        self.width = width;
         self.classes.push(text(class));
-        if self.number_of.insert(id.clone(), self.ids.len() as u32).is_some() {
-            return Err(format!("node '{}' is here for the second time", shown(id.as_bytes())));
-        }
-        self.ids.push(id);
+        self.ids.push(text(id));
         Ok(())
+    }
+
+    fn number_last(&mut self) -> std::result::Result<(), String> {
+        let id = &self.ids[self.ids.len() - 1];
+        match self.number_of.insert(id.clone(), self.ids.len() as u32 - 1) {
+            Some(_) => Err(format!("node '{}' is here for the second time", shown(id.as_bytes()))),
+            None => Ok(()),
+        }
     }
 
     fn edges(&self, cites: &Path, job: &Job<'_>) -> Result<(lacis_core::Graph, Vec<String>)> {
         let mut lines = Lines::open(cites, job)?;
         let (mut edges, mut unknown, mut loops) = (EdgeList::default(), 0, 0);
         while let Some(line) = lines.next_full()? {
-            let ends: Vec<String> =
-                fields(line).map(|id| String::from_utf8_lossy(id).into_owned()).collect();
-            let [cited, citing] = &ends[..] else {
-                let problem = format!("{} fields; 'cited citing' would be right", ends.len());
+            let found = {
+                let mut ends = fields(line);
+                [ends.next(), ends.next(), ends.next()]
+            };
+            let [Some(cited), Some(citing), None] = found else {
+                let found = fields(line).count();
+                let problem = format!("{found} fields; 'cited citing' would be right");
                 return Err(lines.problem(problem));
             };
-            match (self.number_of.get(citing), self.number_of.get(cited)) {
+            let [citing, cited] =
+                [citing, cited].map(|id| self.number_of.get(&*String::from_utf8_lossy(id)));
+            match (citing, cited) {
                 (Some(citing), Some(cited)) if citing == cited => loops += 1,
                 (Some(&citing), Some(&cited)) => edges.push(citing, cited),
                 _ => unknown += 1,
@@ -137,5 +178,88 @@ impl Nodes {
         let many = "edges to nodes without content were left out";
         notes.extend(note::counted(unknown, "edge to a node without content was left out", many));
         Ok((graph, notes))
+    }
+}
+
+/// A line's id, how many features it has, and its class.
+type Found<'l> = (&'l [u8], usize, &'l [u8]);
+
+/// Adds the features of a line.
+fn features_of<'l>(
+    line: &'l [u8],
+    features: &mut SparseRows,
+) -> std::result::Result<Found<'l>, String> {
+    let mut fields = fields(line);
+    let id = fields.next().unwrap_or_default();
+    let (mut width, mut last) = (0, None);
+    for field in fields {
+        if let Some(feature) = last.replace(field) {
+            let value =
+                number(feature).ok_or_else(|| format!("'{}' is no feature", shown(feature)))?;
+            if value != 0.0 {
+                features.push(width, value);
+            }
+            width += 1;
+        }
+    }
+    let class = last.ok_or("one field; 'id features class' would be right")?;
+    Ok((id, width as usize, class))
+}
+
+/// The same of the commonest lines, all of whose features are single digits after a tab, four of
+/// them at a time; `None`, perhaps with some features added, of any other.
+fn plain_features<'l>(line: &'l [u8], features: &mut SparseRows) -> Option<Found<'l>> {
+    // Digits and tabs in turn, as 0 to 9 and 0.
+    const FOUR: u64 = u64::from_le_bytes(*b"0\t0\t0\t0\t");
+    const EACH: u64 = 0x0001_0001_0001_0001;
+    let start = memchr::memchr(b'\t', line)? + 1;
+    let end = memchr::memrchr(b'\t', line)? + 1;
+    let (id, class) = (&line[..start - 1], &line[end..]);
+    let odd = |field: &[u8]| field.is_empty() || field.iter().any(|&b| is_separator(b));
+    if odd(id) || odd(class) {
+        return None;
+    }
+    let (fours, rest) = line[start..end].as_chunks::<8>();
+    for (at, four) in (0..).step_by(4).zip(fours) {
+        let mut digits = u64::from_le_bytes(*four) ^ FOUR;
+        if (digits | digits.wrapping_add(6 * EACH)) & !(0xf * EACH) != 0 {
+            return None;
+        }
+        while digits != 0 {
+            let lane = digits.trailing_zeros() / 16;
+            features.push(at + lane, (digits >> (16 * lane) & 0xf) as f32);
+            digits &= !(0xf << (16 * lane));
+        }
+    }
+    for (at, pair) in (4 * fours.len() as u32..).zip(rest.chunks(2)) {
+        let [digit @ b'0'..=b'9', b'\t'] = pair else { return None };
+        if *digit != b'0' {
+            features.push(at, f32::from(digit - b'0'));
+        }
+    }
+    Some((id, (end - start) / 2, class))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_features_at_a_time_are_those_of_one_at_a_time() {
+        let digits = |from: usize, n: usize| -> String {
+            (from..from + n).map(|i| format!("{}\t", i * i % 11 % 10)).collect()
+        };
+        for n in 0..40 {
+            let line = format!("id{n}\t{}class", digits(n, n));
+            let (mut fast, mut slow) = (SparseRows::new(), SparseRows::new());
+            let found = plain_features(line.as_bytes(), &mut fast).unwrap();
+            assert_eq!(found, features_of(line.as_bytes(), &mut slow).unwrap(), "{line}");
+            assert_eq!(found.1, n);
+            assert_eq!(fast, slow, "{line}");
+        }
+        let odd = ["a 0\t1\tc", "a\t10\t1\tc", "a\t:\tc", "a\t0 1\tc", "a\t\t1\tc", "a\t1\t"];
+        for line in odd {
+            assert_eq!(plain_features(line.as_bytes(), &mut SparseRows::new()), None, "{line}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! A file as memory: the one place of this crate that needs `unsafe`.
+//! A file as memory: one of two places of this crate that need `unsafe`; the other is `wide.rs`.
 
 use std::path::Path;
 

@@ -16,7 +16,7 @@ use lacis_core::{Dataset, Error, Extent, Graph, Origin, Place, Repeats, Result};
 use crate::edges::{HEAD_BYTES, after_mark};
 use crate::input::check_count;
 use crate::npy::{Source, check_finite};
-use crate::text::{Layout, Mirror, read_entries};
+use crate::text::{Entries, Layout, Mirror, read_counted};
 use crate::{Job, note};
 
 /// What every MatrixMarket file begins with, in whatever case.
@@ -167,18 +167,16 @@ fn banner_of(banner: &str) -> std::result::Result<(bool, Mirror), String> {
 /// When it is not as its banner and sizes say.
 pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
     let heading = Heading::read(path)?;
-    let coo = read_entries(path, heading.start, &heading.layout(), job)?;
+    let Entries { coo, lines } = read_counted(path, heading.start, &heading.layout(), job)?;
     let entries = coo.len();
     let largest = heading.n_rows.max(heading.n_cols) as usize;
     check_count("rows or columns", largest, entries).map_err(|e| Error::file(path, e))?;
+    check_entries(path, heading.stored, lines)?;
     // Entries have targets, which the file calls columns, as rows.
     let extent =
         Extent { n_rows: Some(heading.n_cols as usize), n_cols: Some(heading.n_rows as usize) };
-    let keep = coo.into_csr(extent, Repeats::Keep, job.threads)?;
-    check_entries(path, &heading, &keep)?;
     let repeats = if heading.weighted { Repeats::Sum } else { Repeats::Merge };
-    let csr = if keep.has_repeats(job.threads) { keep.sorted(repeats, job.threads) } else { keep };
-    let csr = csr.without_unit_values();
+    let csr = coo.into_csr(extent, repeats, job.threads)?.without_unit_values();
     check_finite(&Source::file(path, job), csr.values().unwrap_or_default())?;
     let repeated = entries - csr.nnz();
     let note = if heading.weighted { note::summed(repeated) } else { note::merged(repeated) };
@@ -187,17 +185,13 @@ pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
     Ok(set.with_origin(Origin { notes, ..Origin::default() }))
 }
 
-/// As many entries as declared: mirrored ones were stored once.
-fn check_entries(path: &Path, heading: &Heading, csr: &lacis_core::Csr) -> Result<()> {
-    let found = match heading.mirror {
-        Mirror::No => csr.nnz(),
-        _ => (csr.nnz() + csr.count_self_loops()) / 2,
-    } as u64;
-    if found == heading.stored {
+/// As many entries as declared, each on a line of its own.
+fn check_entries(path: &Path, declared: u64, found: u64) -> Result<()> {
+    if found == declared {
         return Ok(());
     }
-    let word = if found < heading.stored { "only" } else { "even" };
-    let problem = format!("declares {} entries and holds {word} {found}", heading.stored);
+    let word = if found < declared { "only" } else { "even" };
+    let problem = format!("declares {declared} entries and holds {word} {found}");
     Err(Error::file(path, problem))
 }
 

@@ -8,22 +8,24 @@
 //! A folder of such folders, as the seven countries of Twitch, is read as one graph of separate
 //! parts with one space of features: DE trains, ENGB chooses, the others judge.
 
-use std::collections::BTreeMap;
+use std::collections::HashSet;
 use std::fmt;
-use std::io::BufReader;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use lacis_core::{Dataset, Dense, Error, Features, Labels, Origin, Result};
+use lacis_core::{Coo, Dataset, Dense, Error, Features, Labels, Origin, Result, Tags};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::Job;
+use crate::digits::leading_number;
 use crate::input::{Input, check_count, check_listed};
 use crate::npy::Source;
 use crate::parts::{
-    EdgeList, SparseRows, Ways, folder_name, folder_of, merged, named_classes, names_in, split,
+    SparseRows, Ways, folder_name, folder_of, merged, named_classes, names_in, split,
 };
+use crate::pieces::PIECE_BYTES;
 use crate::table::{self, Table};
-use crate::text::{Layout, read_entries};
+use crate::text::{Layout, Mirror, add_entries};
 
 /// Columns that hold what is to be predicted, the likeliest first.
 const LABELS: &[&str] = &["mature", "page_type", "ml_target", "target", "label", "class"];
@@ -127,10 +129,9 @@ impl Part {
         let features = Lists::read(&files.features, job)?;
         let table = table::read(&files.target, job)?;
         let ids = ids(&table, files)?;
-        let largest =
-            ids.iter().copied().max().into_iter().chain(features.of.keys().copied().max());
-        let n = largest.max().map_or(0, |largest| largest as usize + 1);
-        check_listed("nodes", n, ids.len() + features.of.len())
+        let largest = ids.iter().chain(&features.nodes).max();
+        let n = largest.map_or(0, |&largest| largest as usize + 1);
+        check_listed("nodes", n, ids.len() + features.nodes.len())
             .map_err(|e| Error::file(&files.target, e))?;
         let Some(column) = table.find(LABELS) else {
             let problem = format!("has no column of labels among {}", table.names());
@@ -161,14 +162,12 @@ fn ids(table: &Table, files: &Files) -> Result<Vec<u32>> {
 /// All graphs as one: their nodes one after another.
 fn joined(name: String, graphs: Vec<Part>, width: usize, job: &Job<'_>) -> Result<Dataset> {
     let n: usize = graphs.iter().map(|part| part.n).sum();
-    let (mut edges, mut rows) = (EdgeList::default(), SparseRows::new());
+    let (mut coo, mut rows) = (Coo::new(Tags::Absent), SparseRows::new());
     let (mut first, mut parts, mut notes) = (0u32, <[Vec<u32>; 3]>::default(), Vec::new());
     for part in &graphs {
-        part_edges(part, first, &mut edges, job)?;
-        for node in 0..part.n as u32 {
-            let ones = part.features.of.get(&node).map_or(&[][..], |ones| &ones[..]);
-            ones.iter().for_each(|&one| rows.push(one, 1.0));
-            rows.end_row();
+        part_edges(part, first, &mut coo, job)?;
+        for list in part.features.by_node(part.n) {
+            rows.push_ones(part.features.list(list));
         }
         let end = first + part.n as u32;
         let which = match &*part.files.name {
@@ -184,14 +183,15 @@ fn joined(name: String, graphs: Vec<Part>, width: usize, job: &Job<'_>) -> Resul
     }
     let file = &graphs[0].files.edges;
     let source = Source::file(file, job);
-    let (graph, more) = edges.graph(n, Ways::Both, &source, job.threads)?;
+    let (graph, more) = merged(coo, n, Ways::Both, (&source, job.threads))?;
     notes.extend(more);
-    let labels: Vec<Option<String>> = graphs.iter().flat_map(|part| part.labels.clone()).collect();
+    let labels = graphs.iter().flat_map(|part| part.labels.iter().map(Option::as_deref));
+    let labels = labels_of(&labels.collect::<Vec<_>>())?;
     let features = rows.into_csr(width, &source, job.threads)?;
     let set = Dataset::new(name, graph)
         .with_origin(Origin { notes, ..Origin::default() })
         .with_features(Features::Sparse(features))?
-        .with_labels(labels_of(&labels)?)?;
+        .with_labels(labels)?;
     if graphs.len() > 1 && parts.iter().all(|part| !part.is_empty()) {
         return set.with_split(split("countries".to_owned(), parts));
     }
@@ -199,60 +199,208 @@ fn joined(name: String, graphs: Vec<Part>, width: usize, job: &Job<'_>) -> Resul
 }
 
 /// Classes, or numbers where there are too many different ones.
-fn labels_of(labels: &[Option<String>]) -> Result<Labels> {
-    let texts: Vec<Option<&str>> = labels.iter().map(Option::as_deref).collect();
-    let mut distinct: Vec<&str> = texts.iter().flatten().copied().collect();
-    distinct.sort_unstable();
-    distinct.dedup();
-    let numbers: Option<Vec<f32>> =
-        texts.iter().map(|text| text.and_then(|t| t.parse().ok())).collect();
-    match numbers {
-        Some(numbers) if distinct.len() > MAX_NUMBERED_CLASSES => {
+fn labels_of(texts: &[Option<&str>]) -> Result<Labels> {
+    let distinct: HashSet<&str> = texts.iter().flatten().copied().collect();
+    if distinct.len() > MAX_NUMBERED_CLASSES {
+        let numbers = texts.iter().map(|text| text.and_then(|text| text.parse().ok()));
+        if let Some(numbers) = numbers.collect::<Option<Vec<f32>>>() {
             let n = numbers.len();
-            Ok(Labels::Targets(Dense::from_vec(numbers, n, 1)?))
+            return Ok(Labels::Targets(Dense::from_vec(numbers, n, 1)?));
         }
-        _ => named_classes(&texts),
     }
+    named_classes(texts)
 }
 
-fn part_edges(part: &Part, first: u32, edges: &mut EdgeList, job: &Job<'_>) -> Result<()> {
+/// Adds a part's edges, both ways, its nodes counted from `first`.
+fn part_edges(part: &Part, first: u32, coo: &mut Coo, job: &Job<'_>) -> Result<()> {
     let path = &part.files.edges;
     let head = crate::input::head(path, 1 << 12)?;
     let line = memchr::memchr(b'\n', &head).map_or(head.len(), |at| at + 1);
     let has_header = !head.first().is_some_and(u8::is_ascii_digit);
     let bounds = [part.n as u32; 2];
-    let layout = Layout::pairs(0, bounds);
-    let coo = read_entries(path, if has_header { line as u64 } else { 0 }, &layout, job)?;
-    let source = Source::file(path, job);
-    let (graph, _) = merged(coo, part.n, Ways::Stored, (&source, job.threads))?;
-    for (target, source, _) in graph.adjacency().entries() {
-        edges.push(first + source as u32, first + target as u32);
-    }
-    Ok(())
+    let layout = Layout { mirror: Mirror::Same, ..Layout::pairs(0, bounds) };
+    let start = if has_header { line as u64 } else { 0 };
+    add_entries(coo, (path, start), &layout, job, |chunk| {
+        if first > 0 {
+            chunk.places.iter_mut().flatten().for_each(|node| *node += first);
+        }
+    })
 }
 
-/// `{"node": [position, …], …}`.
+/// `{"node": [position, …], …}`: the nodes as they come, and their positions one after another,
+/// ascending and without repeats in each list.
+#[derive(Debug, Default, PartialEq)]
 struct Lists {
-    of: BTreeMap<u32, Vec<u32>>,
+    nodes: Vec<u32>,
+    ends: Vec<usize>,
+    ones: Vec<u32>,
 }
 
 impl Lists {
     fn read(path: &Path, job: &Job<'_>) -> Result<Self> {
         crate::parts::tick(job)?;
-        let reader = BufReader::with_capacity(1 << 18, Input::open(path)?.unpacked(path)?);
-        let mut json = serde_json::Deserializer::from_reader(reader);
-        let mut of = BTreeMap::new();
-        let read = NodeLists(&mut of).deserialize(&mut json).and_then(|()| json.end());
-        read.map_err(|e| Error::file(path, format!("is no {{\"node\": [features]}}: {e}")))?;
-        Ok(Lists { of })
+        let bad = |e: &dyn fmt::Display| {
+            Error::file(path, format!("is no {{\"node\": [features]}}: {e}"))
+        };
+        let mut text = Vec::new();
+        Input::open(path)?.unpacked(path)?.read_to_end(&mut text).map_err(|e| bad(&e))?;
+        if let Some(lists) = plain_lists(&text, job) {
+            return Ok(lists);
+        }
+        let mut json = serde_json::Deserializer::from_slice(&text);
+        let mut lists = Lists::default();
+        let read = NodeLists(&mut lists).deserialize(&mut json).and_then(|()| json.end());
+        read.map_err(|e| bad(&e))?;
+        Ok(lists)
     }
 
     fn width(&self) -> usize {
-        self.of.values().flatten().max().map_or(0, |&one| one as usize + 1)
+        self.ones.iter().max().map_or(0, |&one| one as usize + 1)
+    }
+
+    /// Ends a node's list, whose positions were just added.
+    fn end(&mut self, node: u32) {
+        let start = self.ends.last().copied().unwrap_or(0);
+        let list = &mut self.ones[start..];
+        list.sort_unstable();
+        let mut kept = 0;
+        for at in 0..list.len() {
+            if kept == 0 || list[kept - 1] != list[at] {
+                list[kept] = list[at];
+                kept += 1;
+            }
+        }
+        self.ones.truncate(start + kept);
+        self.nodes.push(node);
+        self.ends.push(start + kept);
+    }
+
+    /// Which list is each node's: its last one.
+    fn by_node(&self, n: usize) -> Vec<Option<u32>> {
+        let mut lists = vec![None; n];
+        self.nodes.iter().zip(0..).for_each(|(&node, at)| lists[node as usize] = Some(at));
+        lists
+    }
+
+    fn list(&self, at: Option<u32>) -> &[u32] {
+        let Some(at) = at.map(|at| at as usize) else { return &[] };
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        &self.ones[start..self.ends[at]]
+    }
+
+    fn append(&mut self, other: Lists) {
+        let before = self.ones.len();
+        self.nodes.extend(other.nodes);
+        self.ends.extend(other.ends.iter().map(|end| before + end));
+        self.ones.extend(other.ones);
     }
 }
 
-struct NodeLists<'a>(&'a mut BTreeMap<u32, Vec<u32>>);
+/// The lists of a text with nothing but digits, quotes, brackets, colons, commas and blanks, piece
+/// by piece on all threads; `None` of any other, which the parser that knows all of JSON then has.
+fn plain_lists(text: &[u8], job: &Job<'_>) -> Option<Lists> {
+    let inside = text.trim_ascii().strip_prefix(b"{")?.strip_suffix(b"}")?;
+    let mut pieces = Vec::new();
+    let mut rest = inside;
+    while !rest.is_empty() {
+        // Nothing but a list ends with a bracket.
+        let from = PIECE_BYTES.min(rest.len());
+        let end = memchr::memchr(b']', &rest[from..]).map_or(rest.len(), |at| from + at + 1);
+        let (piece, after) = rest.split_at(end);
+        pieces.push((piece, pieces.is_empty()));
+        rest = after;
+    }
+    let parts =
+        job.threads.map(pieces, |(piece, first)| Plain { bytes: piece, at: 0 }.lists(first));
+    let mut all = Lists::default();
+    for part in parts {
+        all.append(part?);
+    }
+    Some(all)
+}
+
+/// Reads lists in their plainest form.
+struct Plain<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Plain<'_> {
+    /// `"node": [position, …], …`, after a comma unless it is the first.
+    fn lists(mut self, first: bool) -> Option<Lists> {
+        let mut lists = Lists::default();
+        let mut is_first = first;
+        while self.peek().is_some() {
+            if !is_first {
+                self.expect(b',')?;
+            }
+            is_first = false;
+            self.expect(b'"')?;
+            let node = self.number()?;
+            // No blanks: they would be part of the name.
+            (self.bytes.get(self.at) == Some(&b'"')).then_some(())?;
+            self.at += 1;
+            self.expect(b':')?;
+            self.expect(b'[')?;
+            if self.peek()? == b']' {
+                self.at += 1;
+            } else {
+                self.positions(&mut lists.ones)?;
+            }
+            lists.end(node);
+        }
+        Some(lists)
+    }
+
+    /// One position or more, and the bracket after them.
+    fn positions(&mut self, ones: &mut Vec<u32>) -> Option<()> {
+        loop {
+            self.peek()?;
+            ones.push(self.number()?);
+            match self.peek()? {
+                b',' => self.at += 1,
+                b']' => {
+                    self.at += 1;
+                    return Some(());
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    /// The next byte that is not blank.
+    #[inline]
+    fn peek(&mut self) -> Option<u8> {
+        while matches!(self.bytes.get(self.at)?, b' ' | b'\n' | b'\r' | b'\t') {
+            self.at += 1;
+        }
+        Some(self.bytes[self.at])
+    }
+
+    fn expect(&mut self, byte: u8) -> Option<()> {
+        (self.peek()? == byte).then(|| self.at += 1)
+    }
+
+    /// Up to seven digits, without zeros before them, which JSON does not have.
+    #[inline]
+    fn number(&mut self) -> Option<u32> {
+        let rest = &self.bytes[self.at..];
+        let (number, digits) = match rest.first_chunk() {
+            Some(eight) => leading_number(eight),
+            None => {
+                // Blanks after the last bytes.
+                let mut eight = [b' '; 8];
+                eight[..rest.len()].copy_from_slice(rest);
+                leading_number(&eight)
+            }
+        };
+        let zeros = digits > 1 && self.bytes[self.at] == b'0';
+        self.at += digits;
+        ((1..8).contains(&digits) && !zeros).then_some(number)
+    }
+}
+
+struct NodeLists<'a>(&'a mut Lists);
 
 impl<'de> DeserializeSeed<'de> for NodeLists<'_> {
     type Value = ();
@@ -272,7 +420,9 @@ impl<'de> Visitor<'de> for NodeLists<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<(), A::Error> {
         while let Some((node, ones)) = map.next_entry::<String, Ones>()? {
             let bad = || serde::de::Error::custom(format!("'{node:.40}' is no node number"));
-            self.0.insert(node.parse().map_err(|_| bad())?, ones.0);
+            let node = node.parse().map_err(|_| bad())?;
+            self.0.ones.extend(ones.0);
+            self.0.end(node);
         }
         Ok(())
     }
@@ -303,11 +453,53 @@ impl<'de> serde::Deserialize<'de> for Ones {
                     }
                     ones.push(one as u32);
                 }
-                ones.sort_unstable();
-                ones.dedup();
                 Ok(Ones(ones))
             }
         }
         json.deserialize_seq(List)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lacis_core::Threads;
+
+    fn by_serde(text: &str) -> Option<Lists> {
+        let (mut json, mut lists) = (serde_json::Deserializer::from_str(text), Lists::default());
+        NodeLists(&mut lists).deserialize(&mut json).ok()?;
+        json.end().ok().map(|()| lists)
+    }
+
+    #[test]
+    fn plain_lists_are_those_of_json() {
+        let threads = Threads::new(2).unwrap();
+        let plain = |text: &str| plain_lists(text.as_bytes(), &Job::quiet(&threads));
+        let list = |i: usize| format!("\"{i}\": [{}, 7,7 ,\n{}]", i * 37 % 4000, i % 5);
+        let many = (0..700_000).map(list).collect::<Vec<_>>().join(", ");
+        for text in ["{}", "{ }", "{\"0\":[]}", " {\"12\": [3, 1, 3]} ", &format!("{{{many}}}")] {
+            assert!(plain(text).is_some());
+            assert!(plain(text) == by_serde(text));
+        }
+        for odd in [
+            "",
+            "{",
+            "{,}",
+            "{\"0\":[1],}",
+            "{\"0\":[1,]}",
+            "{\"0\" [1]}",
+            "{\"0\":[01]}",
+            "{\"0\":[1]\"1\":[2]}",
+            "{\"0\":[1.0]}",
+            "{\"a\":[1]}",
+            "{\"0\":[-1]}",
+            "{\"0 \":[1]}",
+            "{\"0\":[12345678]}",
+            "{\"0\":1}",
+            "{\"0\":[[1]]}",
+            "{\"0\":[1 2]}",
+        ] {
+            assert!(plain(odd).is_none(), "{odd}");
+        }
     }
 }

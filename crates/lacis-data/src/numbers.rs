@@ -83,9 +83,8 @@ impl Table<f32> {
 /// # Errors
 /// When a field is no such number, or rows differ in length.
 pub(crate) fn read_table<T: Written>(path: &Path, job: &Job<'_>) -> Result<Table<T>> {
-    let parts = Text::open(path, 0, MAX_LINE_BYTES)?.map(job, |piece, bytes| {
-        rows(bytes).map_err(|(at, problem)| piece.problem(bytes, at, problem))
-    })?;
+    let parts = Text::open(path, 0, MAX_LINE_BYTES)?
+        .map(job, |part| rows(part.bytes).map_err(|(at, problem)| part.problem(at, problem)))?;
     let n_cols = parts.iter().map(|part| part.n_cols).max().unwrap_or(0);
     if let Some(odd) = parts.iter().find(|part| !part.data.is_empty() && part.n_cols != n_cols) {
         let problem = format!("rows of {} and of {n_cols} numbers", odd.n_cols);

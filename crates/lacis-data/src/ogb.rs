@@ -15,8 +15,8 @@ use lacis_core::threads::ranges;
 use lacis_core::{CHUNK_ENTRIES, Collection, Coo, Csr, Dataset, Dense, Error, Features, Graph};
 use lacis_core::{Labels, Origin, Result, Tags};
 
-use crate::Job;
 use crate::input::check_count;
+use crate::job::{Job, Silent};
 use crate::npy::Source;
 use crate::numbers::{Table, read_table};
 use crate::parts::{
@@ -56,7 +56,7 @@ pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
     };
     let files = Files { name: folder_name(&root), raw, job };
     let counts = read_table::<i64>(&files.required("num-node-list")?, job)?;
-    let (graph, mut notes) = files.graph(&counts)?;
+    let ((graph, mut notes), features) = files.graph_and_features(&counts)?;
     if file_in(&files.raw, "edge-feat.csv").is_some() {
         notes.push("edge features were left out: edges have weights only".to_owned());
     }
@@ -66,8 +66,7 @@ pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
         let collection = Collection::new(starts(&counts)?)?;
         set = set.with_collection(collection).map_err(|e| files.blame("edge", e))?;
     }
-    if let Some(file) = file_in(&files.raw, "node-feat.csv") {
-        let x = read_table::<f32>(&file, job)?.into_dense()?;
+    if let Some(x) = features {
         set = set.with_features(Features::Dense(x)).map_err(|e| files.blame("node-feat", e))?;
     }
     let part = if set.collection().is_some() { "graph-label" } else { "node-label" };
@@ -76,6 +75,9 @@ pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
     }
     with_splits(set, &root.join("split"), job)
 }
+
+/// Something, and what to say of it.
+type Noted<T> = (T, Vec<String>);
 
 struct Files<'a> {
     name: String,
@@ -93,7 +95,27 @@ impl Files<'_> {
         Source::file(&path, self.job).blame(error)
     }
 
-    fn graph(&self, counts: &Table<i64>) -> Result<(Graph, Vec<String>)> {
+    /// The edges and, at the same time, the features: a packed file is unpacked by one thread only.
+    fn graph_and_features(&self, counts: &Table<i64>) -> Result<(Noted<Graph>, Option<Dense>)> {
+        if self.job.threads.count() == 1 {
+            return Ok((self.graph(counts)?, self.features(self.job)?));
+        }
+        let quiet = Silent(self.job.watch);
+        let (graph, features) = std::thread::scope(|scope| {
+            let job = Job { watch: &quiet, ..*self.job };
+            let features = scope.spawn(move || self.features(&job));
+            let graph = self.graph(counts);
+            (graph, features.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
+        Ok((graph?, features?))
+    }
+
+    fn features(&self, job: &Job<'_>) -> Result<Option<Dense>> {
+        let file = file_in(&self.raw, "node-feat.csv");
+        file.map(|file| read_table::<f32>(&file, job)?.into_dense()).transpose()
+    }
+
+    fn graph(&self, counts: &Table<i64>) -> Result<Noted<Graph>> {
         let starts = starts(counts)?;
         let n = starts.last().map_or(0, |&end| end as usize);
         let edge = self.required("edge")?;

@@ -44,10 +44,12 @@ impl<'a> Pairs<'a> {
         Pairs { bytes, layout, odd_until: 0, odd_blocks: 0, crlf, marks }
     }
 
-    /// Reads lines from the beginning of one on; returns where the first begins that was not read.
-    pub fn read(&mut self, mut at: usize, chunk: &mut Chunk) -> usize {
+    /// Reads lines from the beginning of one on, up to about a byte; returns where the first begins
+    /// that was not read.
+    pub fn read(&mut self, mut at: usize, until: usize, chunk: &mut Chunk) -> usize {
+        let enough = |at: usize| at < until && self.bytes.len() - at >= WINDOW;
         // Numbers are read backwards from their ends, eight bytes of them.
-        while at >= 8 && self.odd_blocks < MAX_ODD_BLOCKS && self.bytes.len() - at >= WINDOW {
+        while at >= 8 && self.odd_blocks < MAX_ODD_BLOCKS && enough(at) {
             let before = chunk.places.len();
             let end = (at + BLOCK_BYTES).min(self.bytes.len());
             let next = match self.crlf {

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use lacis_core::{
-    Coo, Csr, CsrParts, Error, Extent, Graph, Labels, Repeats, Result, RowPtr, Split, Threads,
+    ColumnOrder, Coo, Csr, CsrParts, Error, Extent, Graph, Labels, Repeats, Result, RowPtr, Split,
+    Threads,
 };
 
 use crate::npy::Source;
@@ -68,10 +69,17 @@ pub(crate) fn merged(
 }
 
 /// Rows of a sparse matrix as they come.
+#[derive(Debug, PartialEq)]
 pub(crate) struct SparseRows {
     ends: Vec<u64>,
     cols: Vec<u32>,
     values: Vec<f32>,
+}
+
+impl Default for SparseRows {
+    fn default() -> Self {
+        SparseRows::new()
+    }
 }
 
 impl SparseRows {
@@ -85,8 +93,30 @@ impl SparseRows {
         self.values.push(value);
     }
 
+    /// Adds a whole row of ones.
+    pub fn push_ones(&mut self, cols: &[u32]) {
+        self.cols.extend_from_slice(cols);
+        self.values.resize(self.cols.len(), 1.0);
+        self.end_row();
+    }
+
     pub fn end_row(&mut self) {
         self.ends.push(self.cols.len() as u64);
+    }
+
+    /// Drops what the row under way has so far.
+    pub fn begin_again(&mut self) {
+        let start = self.ends[self.ends.len() - 1] as usize;
+        self.cols.truncate(start);
+        self.values.truncate(start);
+    }
+
+    /// Adds all rows of another, after these.
+    pub fn append(&mut self, other: &SparseRows) {
+        let start = self.cols.len() as u64;
+        self.ends.extend(other.ends[1..].iter().map(|end| start + end));
+        self.cols.extend_from_slice(&other.cols);
+        self.values.extend_from_slice(&other.values);
     }
 
     /// One more than the largest column.
@@ -119,7 +149,11 @@ impl SparseRows {
             order: None,
         };
         let csr = compressed(parts, n_rows, source, threads)?;
-        Ok(csr.sorted(Repeats::Keep, threads).without_unit_values())
+        let csr = match csr.column_order() {
+            ColumnOrder::Sorted => csr,
+            ColumnOrder::Unsorted => csr.sorted(Repeats::Keep, threads),
+        };
+        Ok(csr.without_unit_values())
     }
 }
 
@@ -136,11 +170,11 @@ pub(crate) fn numbered_classes(of: &[i64]) -> Result<Labels> {
 /// Classes by name, in the order of the names, or of the numbers that all of them are; −1 where
 /// there is no name.
 pub(crate) fn named_classes(of: &[Option<&str>]) -> Result<Labels> {
-    let numbers = of.iter().flatten().map(|name| name.trim().parse::<i64>().ok());
-    let numbers: Option<Vec<i64>> = numbers.collect();
     let mut names: Vec<&str> = of.iter().flatten().copied().collect();
     names.sort_unstable();
     names.dedup();
+    let numbers = names.iter().map(|name| name.trim().parse::<i64>().ok());
+    let numbers: Option<Vec<i64>> = numbers.collect();
     if numbers.is_some_and(|numbers| !numbers.is_empty()) {
         names.sort_by_key(|name| name.trim().parse::<i64>().unwrap_or(0));
     }

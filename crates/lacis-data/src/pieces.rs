@@ -4,14 +4,16 @@
 //!  plain    ├─ piece ─┼─ piece ─┼─ piece ─┤   each thread reads its own part of the file
 //!  packed   unpack ──► piece ──► piece ──►    one thread unpacks ahead while the others parse
 //! ```
-//! Memory is bounded by the pieces under way: two for each thread, and one being unpacked.
+//! Memory is bounded by the pieces under way: of plain text a step for each thread, of packed text
+//! two pieces for each, and one being unpacked.
 
 use std::fs::File;
+use std::io::Read;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use lacis_core::{Error, Place, Result};
 
@@ -20,6 +22,8 @@ use crate::input::{Input, MAX_RATIO, Packing, Unpacked, read_up_to};
 
 /// About half a million edges, whose sorted run then fills whole huge pages.
 pub(crate) const PIECE_BYTES: usize = 8 << 20;
+/// What a thread reads of a plain file at once: it stays in its own cache while it is parsed.
+pub(crate) const STEP_BYTES: usize = 256 << 10;
 
 /// A text file, perhaps packed, from some byte on.
 pub(crate) struct Text<'a> {
@@ -43,8 +47,21 @@ pub(crate) struct Piece<'a> {
 enum Lines<'a> {
     /// The lines that begin in this part of a plain file, and whether it is the first part.
     Plain(&'a File, Range<u64>, bool),
-    /// The lines themselves, the number of the first, and how much was unpacked for them.
-    Packed(Vec<u8>, u64, u64),
+    /// The lines themselves.
+    Packed(Unpacking),
+}
+
+/// Lines that were unpacked.
+struct Unpacking {
+    bytes: Vec<u8>,
+    /// How many of the bytes are lines.
+    filled: usize,
+    /// Where in the unpacked text they begin.
+    offset: u64,
+    /// How much of the file was read for them.
+    consumed: u64,
+    /// Takes back the bytes: memory that is new costs as much as unpacking into it.
+    spare: Sender<Vec<u8>>,
 }
 
 impl<'a> Text<'a> {
@@ -81,7 +98,8 @@ impl<'a> Text<'a> {
             return take(lines.map(piece).collect());
         }
         let reader = input.unpacked(path)?.with_max_ratio(max_ratio);
-        let mut stream = Stream { reader, carry: Vec::new(), unpacked: 0, line: 1, max_line };
+        let (giver, spare) = channel();
+        let mut stream = Stream { reader, carry: Vec::new(), unpacked: 0, max_line, giver, spare };
         stream.skip(path, start)?;
         let count = job.threads.count();
         std::thread::scope(|scope| {
@@ -104,12 +122,21 @@ impl<'a> Text<'a> {
     pub fn map<T: Send>(
         self,
         job: &Job<'_>,
-        take: impl Fn(&Piece<'_>, &[u8]) -> Result<T> + Sync,
+        take: impl Fn(&Part<'_>) -> Result<T> + Sync,
     ) -> Result<Vec<T>> {
         let mut all = Vec::new();
         self.batches(job, |batch| {
-            let read = |bytes: &mut Vec<u8>, piece: Piece<'_>| piece.read(bytes, job, &take);
-            all.extend(job.threads.try_map_with(batch, Vec::new, read)?);
+            let read = |bytes: &mut Vec<u8>, piece: Piece<'_>| {
+                let mut taken = Vec::new();
+                // With the byte before it a piece is one part.
+                piece.read(bytes, PIECE_BYTES + 1, job, |part| {
+                    taken.push(take(part)?);
+                    Ok(())
+                })?;
+                Ok(taken)
+            };
+            let taken = job.threads.try_map_with(batch, Vec::new, read)?;
+            all.extend(taken.into_iter().flatten());
             Ok(())
         })?;
         Ok(all)
@@ -122,65 +149,80 @@ fn receive<'a>(receiver: &Receiver<Result<Lines<'a>>>, most: usize) -> Result<Ve
     first.chain(receiver.try_iter().take(most - 1)).collect()
 }
 
+/// Some of a piece's lines, and what it takes to say where they stand.
+pub(crate) struct Part<'p> {
+    path: &'p Path,
+    lines: &'p Lines<'p>,
+    /// Where in a plain file they begin.
+    offset: u64,
+    pub bytes: &'p [u8],
+}
+
+impl Part<'_> {
+    /// Something wrong `at` bytes from the start of these lines.
+    pub fn problem(&self, at: usize, problem: impl Into<String>) -> Error {
+        let line = match &self.lines {
+            Lines::Packed(lines) => {
+                let before = &self.bytes[..at.min(self.bytes.len())];
+                let before = memchr::memchr_iter(b'\n', before).count() as u64;
+                1 + lines_in(self.path, lines.offset) + before
+            }
+            Lines::Plain(file, ..) => 1 + count_lines(file, self.offset + at as u64).unwrap_or(0),
+        };
+        Error::file_at(self.path, Place::Line(line), problem)
+    }
+}
+
 impl Piece<'_> {
-    /// Reads the lines, with a buffer that need not be empty, and hands them over.
-    pub fn read<T>(
-        mut self,
+    /// Reads the lines, with a buffer that need not be empty, and hands them over: those of a plain
+    /// file some at a time, a little more than `step` bytes at most but for longer lines.
+    pub fn read(
+        self,
         buffer: &mut Vec<u8>,
+        step: usize,
         job: &Job<'_>,
-        take: impl FnOnce(&Self, &[u8]) -> Result<T>,
-    ) -> Result<T> {
+        mut take: impl FnMut(&Part<'_>) -> Result<()>,
+    ) -> Result<()> {
         job.tick(self.done.load(Ordering::Relaxed), Some(self.size))?;
-        let (skip, progress) = match &mut self.lines {
-            Lines::Packed(bytes, _, consumed) => {
-                std::mem::swap(buffer, bytes);
-                (0, *consumed)
+        let (path, lines) = (self.path, &self.lines);
+        let mut take = |offset, bytes: &[u8]| take(&Part { path, lines, offset, bytes });
+        let progress = match lines {
+            Lines::Packed(lines) => {
+                take(lines.offset, &lines.bytes[..lines.filled])?;
+                lines.consumed
             }
             Lines::Plain(file, range, first) => {
-                let skip = whole_lines((file, self.max_line), range.clone(), *first, buffer)
-                    .map_err(|fault| fault.into_error(self.path, range.start, self.max_line))?;
-                (skip, range.end - range.start)
+                let cut = Cut { file, max_line: self.max_line, range: range.clone(), step };
+                cut.lines(*first, buffer, |offset, bytes| {
+                    take(offset, bytes).map_err(Fault::Taken)
+                })
+                .map_err(|fault| fault.into_error(path, range.start, self.max_line))?;
+                range.end - range.start
             }
         };
-        let taken = take(&self, &buffer[skip..])?;
-        let done = self.done.fetch_add(progress, Ordering::Relaxed) + progress;
-        job.tick(done.min(self.size), Some(self.size))?;
-        Ok(taken)
-    }
-
-    /// Something wrong `at` bytes from the start of these lines.
-    pub fn problem(&self, bytes: &[u8], at: usize, problem: impl Into<String>) -> Error {
-        let ends = |bytes: &[u8]| memchr::memchr_iter(b'\n', bytes).count() as u64;
-        let before = ends(&bytes[..at.min(bytes.len())]);
-        let first = match &self.lines {
-            Lines::Packed(_, line, _) => *line,
-            Lines::Plain(_, range, true) => self.lines_before(range.start),
-            // The first of these lines begins after the first line end from the byte before on.
-            Lines::Plain(_, range, false) => self.lines_before(range.start - 1) + 1,
-        };
-        Error::file_at(self.path, Place::Line(first + before), problem)
-    }
-
-    /// One more than the lines that end before a byte of a plain file.
-    fn lines_before(&self, byte: u64) -> u64 {
-        match self.lines {
-            Lines::Plain(file, ..) => 1 + count_lines(file, byte).unwrap_or(0),
-            Lines::Packed(..) => 1,
+        if let Lines::Packed(lines) = self.lines {
+            // Where all is unpacked nobody wants it.
+            let _ = lines.spare.send(lines.bytes);
         }
+        let done = self.done.fetch_add(progress, Ordering::Relaxed) + progress;
+        job.tick(done.min(self.size), Some(self.size))
     }
 }
 
-/// Why a piece could not be cut out of a file.
-enum CutFault {
+/// Why a piece could not be read.
+enum Fault {
     Io(std::io::Error),
     LongLine,
+    /// Somebody to whom lines were handed found something.
+    Taken(Error),
 }
 
-impl CutFault {
+impl Fault {
     fn into_error(self, path: &Path, offset: u64, max_line: usize) -> Error {
         match self {
-            CutFault::Io(source) => Error::io("read", path, source),
-            CutFault::LongLine => long_line(path, Place::Byte(offset), max_line),
+            Fault::Io(source) => Error::io("read", path, source),
+            Fault::LongLine => long_line(path, Place::Byte(offset), max_line),
+            Fault::Taken(error) => error,
         }
     }
 }
@@ -190,31 +232,80 @@ pub(crate) fn long_line(path: &Path, place: Place, max_line: usize) -> Error {
     Error::file_at(path, place, problem)
 }
 
-/// Reads the lines that begin in `range`, so that each line is in one piece. Returns how many bytes
-/// come before the first: the end of a line of the piece before.
-fn whole_lines(
-    (file, max_line): (&File, usize),
+/// A part of a plain file, whose lines are those that begin in it.
+struct Cut<'f> {
+    file: &'f File,
+    max_line: usize,
     range: Range<u64>,
-    first: bool,
-    bytes: &mut Vec<u8>,
-) -> std::result::Result<usize, CutFault> {
-    // One byte before tells whether a line begins just here.
-    let from = if first { range.start } else { range.start - 1 };
-    bytes.resize((range.end - from) as usize, 0);
-    let got = read_at(file, bytes, from).map_err(CutFault::Io)?;
-    bytes.truncate(got);
-    let line = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1);
-    let skip = if first { 0 } else { line };
-    if skip < bytes.len() && bytes.last() != Some(&b'\n') {
-        let mut rest = vec![0; max_line];
-        let got = read_at(file, &mut rest, range.end).map_err(CutFault::Io)?;
-        match memchr::memchr(b'\n', &rest[..got]) {
-            Some(end) => bytes.extend_from_slice(&rest[..end]),
-            None if got < max_line => bytes.extend_from_slice(&rest[..got]),
-            None => return Err(CutFault::LongLine),
+    step: usize,
+}
+
+impl Cut<'_> {
+    /// Hands over the lines and where they begin, so that each line is in one piece.
+    fn lines(
+        &self,
+        first: bool,
+        buffer: &mut Vec<u8>,
+        mut take: impl FnMut(u64, &[u8]) -> std::result::Result<(), Fault>,
+    ) -> std::result::Result<(), Fault> {
+        // One byte before tells whether a line begins just here.
+        let mut at = if first { self.range.start } else { self.range.start - 1 };
+        // The line under way, and whether it began before the range.
+        let (mut kept, mut foreign) = (0, !first);
+        loop {
+            let next = at + kept as u64;
+            let wanted = (self.step as u64).min(self.range.end - next) as usize;
+            if buffer.len() < kept + wanted {
+                buffer.resize(kept + wanted, 0);
+            }
+            let got = read_at(self.file, &mut buffer[kept..][..wanted], next).map_err(Fault::Io)?;
+            let mut filled = kept + got;
+            let last = got < wanted || next + got as u64 == self.range.end;
+            let mut start = 0;
+            if foreign {
+                let end = memchr::memchr(b'\n', &buffer[..filled]);
+                start = end.map_or(filled, |end| end + 1);
+                foreign = end.is_none();
+            }
+            let whole = memchr::memrchr(b'\n', &buffer[start..filled]);
+            let mut end = if foreign { filled } else { start + whole.map_or(0, |at| at + 1) };
+            if last && end < filled {
+                filled = self.rest_of_line(buffer, filled)?;
+                end = filled;
+            }
+            if start < end {
+                take(at + start as u64, &buffer[start..end])?;
+            }
+            if last {
+                return Ok(());
+            }
+            buffer.copy_within(end..filled, 0);
+            (at, kept) = (at + end as u64, filled - end);
         }
     }
-    Ok(skip)
+
+    /// Adds what a line has after the range to a buffer; returns how far that is filled now.
+    fn rest_of_line(
+        &self,
+        buffer: &mut Vec<u8>,
+        filled: usize,
+    ) -> std::result::Result<usize, Fault> {
+        const STEP: usize = 1 << 12;
+        buffer.truncate(filled);
+        let (mut rest, mut added) = ([0; STEP], 0);
+        while added < self.max_line {
+            let wanted = STEP.min(self.max_line - added);
+            let from = self.range.end + added as u64;
+            let got = read_at(self.file, &mut rest[..wanted], from).map_err(Fault::Io)?;
+            let end = memchr::memchr(b'\n', &rest[..got]);
+            buffer.extend_from_slice(&rest[..end.unwrap_or(got)]);
+            if end.is_some() || got < wanted {
+                return Ok(buffer.len());
+            }
+            added += got;
+        }
+        Err(Fault::LongLine)
+    }
 }
 
 fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> std::io::Result<usize> {
@@ -246,14 +337,28 @@ fn count_lines(file: &File, offset: u64) -> std::io::Result<u64> {
     Ok(lines)
 }
 
+/// How many lines end before a byte of an unpacked text; only asked for to name the place of an
+/// error.
+fn lines_in(path: &Path, offset: u64) -> u64 {
+    let Ok(reader) = Input::open(path).and_then(|input| input.unpacked(path)) else { return 0 };
+    let (mut reader, mut lines) = (reader.take(offset), 0);
+    let mut buffer = vec![0; 1 << 16];
+    while let Ok(got @ 1..) = read_up_to(&mut reader, &mut buffer) {
+        lines += memchr::memchr_iter(b'\n', &buffer[..got]).count() as u64;
+    }
+    lines
+}
+
 /// Pieces of a text that can only be read in order.
 struct Stream {
     reader: Unpacked,
     /// The beginning of a line whose end has not come yet.
     carry: Vec<u8>,
     unpacked: u64,
-    line: u64,
     max_line: usize,
+    /// Memory of pieces that were parsed.
+    giver: Sender<Vec<u8>>,
+    spare: Receiver<Vec<u8>>,
 }
 
 impl Stream {
@@ -295,7 +400,6 @@ impl Stream {
             if got == 0 {
                 break;
             }
-            self.line += memchr::memchr_iter(b'\n', &buffer[..got]).count() as u64;
             bytes -= got as u64;
         }
         Ok(())
@@ -303,23 +407,29 @@ impl Stream {
 
     /// The next lines, or `None` at the end.
     fn next<'a>(&mut self, path: &Path) -> Result<Option<Lines<'a>>> {
-        let mut bytes = std::mem::take(&mut self.carry);
-        let (kept, before) = (bytes.len(), self.reader.progress().0);
-        bytes.resize(kept + PIECE_BYTES, 0);
-        let got = self.read(path, &mut bytes[kept..])?;
-        bytes.truncate(kept + got);
-        if bytes.is_empty() {
+        let mut bytes = self.spare.try_recv().unwrap_or_default();
+        let (kept, before) = (self.carry.len(), self.reader.progress().0);
+        let offset = self.unpacked - kept as u64;
+        if bytes.len() < kept + PIECE_BYTES {
+            bytes.resize(kept + PIECE_BYTES, 0);
+        }
+        bytes[..kept].copy_from_slice(&self.carry);
+        self.carry.clear();
+        let got = self.read(path, &mut bytes[kept..][..PIECE_BYTES])?;
+        let mut filled = kept + got;
+        if filled == 0 {
             return Ok(None);
         }
         if got == PIECE_BYTES {
-            let end = memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1);
-            if bytes.len() - end > self.max_line {
-                return Err(long_line(path, Place::Line(self.line), self.max_line));
+            let end = memchr::memrchr(b'\n', &bytes[..filled]).map_or(0, |at| at + 1);
+            if filled - end > self.max_line {
+                let line = 1 + lines_in(path, offset);
+                return Err(long_line(path, Place::Line(line), self.max_line));
             }
-            self.carry = bytes.split_off(end);
+            self.carry.extend_from_slice(&bytes[end..filled]);
+            filled = end;
         }
-        let first = self.line;
-        self.line += memchr::memchr_iter(b'\n', &bytes).count() as u64;
-        Ok(Some(Lines::Packed(bytes, first, self.reader.progress().0 - before)))
+        let (consumed, spare) = (self.reader.progress().0 - before, self.giver.clone());
+        Ok(Some(Lines::Packed(Unpacking { bytes, filled, offset, consumed, spare })))
     }
 }

@@ -62,7 +62,12 @@ pub(crate) fn settle(
     let csr = coo.into_csr(extent, repeats, threads).map_err(|error| source.blame(error))?;
     let n_repeats = n_entries - csr.nnz();
     if n_repeats > 0 {
-        check_finite(source, csr.values().unwrap_or_default())?;
+        let values = csr.values().unwrap_or_default();
+        let parts = ranges(values.len(), CHUNK_ENTRIES);
+        let finite = threads.map(parts, |part| values[part].iter().all(|value| value.is_finite()));
+        if finite.contains(&false) {
+            check_finite(source, values)?;
+        }
     }
     let csr = csr.without_unit_values();
     Ok(Settled { csr, n_repeats })

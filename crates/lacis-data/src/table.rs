@@ -68,7 +68,8 @@ impl Column {
             Data::Text { text, ends } => {
                 let field = String::from_utf8_lossy(Column::raw(text, ends, i));
                 let field = field.trim();
-                let missing = field.len() <= 7 && MISSING.contains(&&*field.to_lowercase());
+                let missing = |known: &&str| known.eq_ignore_ascii_case(field);
+                let missing = field.len() <= 7 && MISSING.iter().any(missing);
                 (!missing).then(|| field.to_owned())
             }
             Data::Numbers(numbers) => {
@@ -89,6 +90,11 @@ impl Column {
                 x if x.is_finite() => Ok(Some(x)),
                 x => Err(x.to_string()),
             };
+        }
+        if let Data::Text { text, ends } = &self.data
+            && let Some(index) = crate::lines::index(Column::raw(text, ends, i))
+        {
+            return Ok(Some(f64::from(index)));
         }
         match self.text(i) {
             None => Ok(None),

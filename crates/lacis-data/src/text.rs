@@ -3,6 +3,7 @@
 //! Memory is bounded by the pieces under way and the entries found so far.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use lacis_core::{Chunk, Coo, Result, Tags};
 
@@ -10,7 +11,8 @@ use crate::Job;
 use crate::digits::{leading_decimal, leading_number};
 use crate::lines::whole;
 use crate::pairs::Pairs;
-use crate::pieces::{Piece, Text};
+use crate::pieces::{Piece, STEP_BYTES, Text};
+use crate::wide::Wide;
 
 /// A line of a few numbers has no reason to be longer.
 const MAX_LINE_BYTES: usize = 1 << 16;
@@ -60,6 +62,13 @@ struct Fault {
     problem: String,
 }
 
+/// What lines hold.
+pub(crate) struct Entries {
+    pub coo: Coo,
+    /// How many lines have an entry; mirrored ones have another.
+    pub lines: u64,
+}
+
 /// Reads the entries of all lines from byte `start` (of the unpacked text) on.
 ///
 /// The first field of a line is the source of an edge, or a matrix row; the second its target. The
@@ -68,28 +77,72 @@ struct Fault {
 /// # Errors
 /// The first line's, by position, that is not as the layout says.
 pub fn read_entries(path: &Path, start: u64, layout: &Layout, job: &Job<'_>) -> Result<Coo> {
+    read_counted(path, start, layout, job).map(|entries| entries.coo)
+}
+
+/// As [`read_entries`], and how many lines there were.
+///
+/// # Errors
+/// As there.
+pub(crate) fn read_counted(
+    path: &Path,
+    start: u64,
+    layout: &Layout,
+    job: &Job<'_>,
+) -> Result<Entries> {
     let tags = if layout.value.is_some() { Tags::Values } else { Tags::Absent };
-    let mut coo = Coo::new(tags);
+    let (mut coo, loops) = (Coo::new(tags), AtomicU64::new(0));
+    add_entries(&mut coo, (path, start), layout, job, |chunk| {
+        if layout.mirror != Mirror::No {
+            let found = chunk.places.iter().filter(|[row, col]| row == col).count();
+            loops.fetch_add(found as u64, Ordering::Relaxed);
+        }
+    })?;
+    // Of lines that are mirrored only loops have one entry.
+    let lines = match layout.mirror {
+        Mirror::No => coo.len() as u64,
+        _ => (coo.len() as u64 + loops.into_inner()) / 2,
+    };
+    Ok(Entries { coo, lines })
+}
+
+/// Appends the entries of all lines from a byte on, each chunk once somebody has looked at it.
+///
+/// # Errors
+/// As [`read_entries`].
+pub(crate) fn add_entries(
+    coo: &mut Coo,
+    (path, start): (&Path, u64),
+    layout: &Layout,
+    job: &Job<'_>,
+    look: impl Fn(&mut Chunk) + Sync,
+) -> Result<()> {
     Text::open(path, start, MAX_LINE_BYTES)?.of_edges().batches(job, |batch| {
         coo.extend_with(batch, job.threads, Vec::new, |bytes, piece: Piece<'_>, chunk| {
-            piece.read(bytes, job, |piece, bytes| {
-                parse(bytes, layout, chunk).map_err(|f| piece.problem(bytes, f.at, f.problem))
-            })
+            piece.read(bytes, STEP_BYTES, job, |part| {
+                parse(part.bytes, layout, chunk).map_err(|f| part.problem(f.at, f.problem))
+            })?;
+            look(chunk);
+            Ok(())
         })
-    })?;
-    Ok(coo)
+    })
 }
 
 /// Appends the entries of all lines to the chunk.
 fn parse(bytes: &[u8], layout: &Layout, chunk: &mut Chunk) -> std::result::Result<(), Fault> {
     let mut cursor = Cursor { bytes, at: 0 };
     let in_order = layout.ends == [0, 1] && !layout.attributes;
+    let mut wide = Wide::of(bytes, layout);
     let mut pairs = (layout.fields == 2 && in_order).then(|| Pairs::of(bytes, layout));
     let triples = layout.fields == 3 && layout.value == Some(2) && in_order;
     while cursor.at < bytes.len() {
+        let mut until = bytes.len();
+        if let Some(wide) = &mut wide {
+            (cursor.at, until) = wide.read(cursor.at, chunk);
+        }
         match &mut pairs {
-            Some(pairs) => cursor.at = pairs.read(cursor.at, chunk),
-            None if triples => cursor.plain_triples(layout, chunk),
+            Some(pairs) => cursor.at = pairs.read(cursor.at, until, chunk),
+            None if triples => cursor.plain_triples(until, layout, chunk),
             None => {}
         }
         let until = pairs.as_ref().map_or(0, |pairs| pairs.odd_until);
@@ -154,13 +207,16 @@ impl Cursor<'_> {
         }
     }
 
-    /// Lines with a weight in the commonest form, as many as there are; stops before any other,
-    /// which [`Cursor::entry`] then judges.
+    /// Lines with a weight in the commonest form, as many as there are up to a byte; stops before
+    /// any other, which [`Cursor::entry`] then judges.
     #[inline]
-    fn plain_triples(&mut self, layout: &Layout, chunk: &mut Chunk) {
+    fn plain_triples(&mut self, until: usize, layout: &Layout, chunk: &mut Chunk) {
         const LONGEST: usize = 8 + 1 + 8 + 1 + 18;
         let separates = |byte: u8| matches!(byte, b'\t' | b' ' | b',' | b';' | b'|');
         while let Some(line) = self.bytes[self.at..].first_chunk::<LONGEST>() {
+            if self.at >= until {
+                return;
+            }
             let (source, digits) = leading_number(line.first_chunk().expect("36 are more than 8"));
             let Some(rest) = line[digits + 1..].first_chunk() else { return };
             let (target, more) = leading_number(rest);
@@ -378,6 +434,108 @@ mod tests {
         assert!(
             entries(&(long + "6 1\n"), &one_based).unwrap_err().contains("largest possible, 5")
         );
+    }
+
+    /// Lines of numbers of all lengths, `end` after each.
+    fn many(fields: usize, separator: &str, end: &str) -> Vec<String> {
+        let mut state = 7u64;
+        let mut draw = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let digits = 10u64.pow((state >> 60) as u32 % 8 + 1);
+            (state >> 20) % digits
+        };
+        let line = |_| {
+            let (u, v, whole, fraction) = (draw(), draw(), draw() % 10_000_000, draw());
+            match fields {
+                2 => format!("{u}{separator}{v}{end}"),
+                _ => format!("{u}{separator}{v}{separator}{whole}.{fraction}{end}"),
+            }
+        };
+        (0..3000).map(line).collect()
+    }
+
+    fn sorted(mut found: Vec<(u32, u32, f32)>) -> Vec<(u32, u32, u32)> {
+        found.sort_by(|a, b| a.partial_cmp(b).unwrap());
+        found.into_iter().map(|(row, col, value)| (row, col, value.to_bits())).collect()
+    }
+
+    #[test]
+    fn blocks_of_lines_are_read_as_single_lines_are() {
+        let odd = ["# c", "", "3,4 ", "1.0,2e1", "5, 6", "7,8\r", "000000001,2", "1;2", "\"1\",2"];
+        let odd_weights = ["1,2,3", "1,2,-0.5", "1,2,1e-3", "1,2,0.123456789012", "1,2,16777217.0"];
+        for (fields, separator) in [(2, ","), (2, "\t"), (2, " "), (3, ","), (3, ";"), (3, "|")] {
+            for mirror in [Mirror::No, Mirror::Same, Mirror::Negative] {
+                let layout = Layout { mirror, ..layout(fields) };
+                // A blank at the end sends a line the long way.
+                let mut plain = many(fields, separator, "");
+                let mut long = many(fields, separator, " ");
+                for (at, line) in
+                    if fields == 2 { &odd[..] } else { &odd_weights[..] }.iter().enumerate()
+                {
+                    plain[1000 + 150 * at] = (*line).to_owned();
+                    long[1000 + 150 * at] = (*line).to_owned();
+                }
+                let [plain, long] = [plain, long].map(|lines| lines.join("\n"));
+                let (plain, long) = (entries(&plain, &layout), entries(&long, &layout));
+                assert_eq!(sorted(plain.unwrap()), sorted(long.unwrap()));
+            }
+        }
+    }
+
+    /// Every line the long way: what all short ways must agree with.
+    fn slowly(text: &[u8], layout: &Layout, chunk: &mut Chunk) -> std::result::Result<(), Fault> {
+        let mut cursor = Cursor { bytes: text, at: 0 };
+        while cursor.at < text.len() {
+            cursor.lines(0, layout, chunk)?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn damaged_blocks_are_judged_as_single_lines_are() {
+        let bytes = b"0123456789,\n\r\t .-e#x\x00\xff\"";
+        let mut state = 3u64;
+        let mut draw = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as usize % below
+        };
+        for round in 0..1500 {
+            let layout = Layout { bounds: [99_999_990; 2], ..layout(2 + round % 2) };
+            let mut text = many(layout.fields, ",", "")[..1000].join("\n").into_bytes();
+            for _ in 0..draw(4) {
+                let at = draw(text.len());
+                match draw(3) {
+                    0 => text[at] = bytes[draw(bytes.len())],
+                    1 => text.insert(at, bytes[draw(bytes.len())]),
+                    _ => drop(text.remove(at)),
+                }
+            }
+            let (mut short, mut long) = (Chunk::default(), Chunk::default());
+            let found = parse(&text, &layout, &mut short).map_err(|f| (f.at, f.problem));
+            let wanted = slowly(&text, &layout, &mut long).map_err(|f| (f.at, f.problem));
+            assert_eq!(found, wanted, "round {round}");
+            if found.is_ok() {
+                assert!(short.places == long.places && short.tags == long.tags, "round {round}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_line_in_a_block_is_told_as_alone() {
+        let wrong =
+            ["x,1", "1", "1,2,3", "1,99999999999", "-1,2", "1,,2", ",1,2", "1,2x", "1\x002"];
+        for line in wrong {
+            let mut lines = many(2, ",", "");
+            lines[1500] = line.to_owned();
+            let problem = entries(&lines.join("\n"), &layout(2)).unwrap_err();
+            assert_eq!(problem, entries(line, &layout(2)).unwrap_err(), "{line}");
+        }
+        let mut lines = many(2, ",", "");
+        lines[1500] = "123456,5".to_owned();
+        for (base, bound) in [(1, 99_999_999), (0, 123_456)] {
+            let layout = Layout { base, bounds: [bound; 2], ..layout(2) };
+            assert!(entries(&lines.join("\n"), &layout).is_err());
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! ```
 
 use super::Repeats;
+use super::gaps::Gaps;
 use super::runs::{Items, Keyed, Packed, Run, Tagged, bits};
 use crate::csr::{ColumnOrder, RowPtr};
 use crate::threads::split_at_ends;
@@ -87,7 +88,7 @@ impl Grid {
         let n_entries = ends.last().copied().unwrap_or(0);
         let mut cols = Buffer::zeroed(n_entries);
         let mut tags = Buffer::zeroed(if E::TAGGED { n_entries } else { 0 });
-        let row_lengths = threads.map_with(
+        let row_ends = threads.map_with(
             slots(&mut cols, &mut tags, &ends).into_iter().enumerate().collect(),
             || Scratch { entries: Vec::<E>::new(), radix: Radix::default() },
             |Scratch { entries, radix }, (block, slot)| {
@@ -97,11 +98,11 @@ impl Grid {
             },
         );
         drop(runs);
-        let lengths: Vec<usize> = row_lengths.iter().map(|rows| rows.iter().sum()).collect();
-        let nnz = lengths.iter().sum();
-        let row_ptr = RowPtr::from_lengths(row_lengths.into_iter().flatten(), self.n_rows, nnz);
-        if nnz < n_entries {
-            (cols, tags) = close_gaps((cols, tags), &ends, &lengths, threads);
+        let lengths: Vec<usize> = row_ends.iter().map(|ends| ends[ends.len() - 1]).collect();
+        let gaps = Gaps { ends: &ends, lengths: &lengths };
+        let row_ptr = gaps.row_ptr(row_ends, self.n_rows, threads);
+        if gaps.n_kept() < n_entries {
+            (cols, tags) = (gaps.close(cols, threads), gaps.close(tags, threads));
         }
         Sorted { row_ptr, cols, tags }
     }
@@ -140,24 +141,19 @@ impl Grid {
         }
     }
 
-    /// Puts entries, sorted by column, into their rows; returns the rows' lengths.
+    /// Puts entries, sorted by column, into their rows; returns where in the block rows end.
     fn place<E: Keyed>(&self, block: usize, entries: &[E], mut slot: Slot<'_>) -> Vec<usize> {
         let rows = (self.n_rows - (block << self.shift)).min(1 << self.shift);
-        let mut lengths = vec![0; rows];
+        let mut ends = vec![0; rows];
         for entry in entries {
-            lengths[(entry.key() >> self.col_bits) as usize] += 1;
+            ends[(entry.key() >> self.col_bits) as usize] += 1;
         }
-        let mut end = 0;
-        let mut next: Vec<usize> = lengths
-            .iter()
-            .map(|length| {
-                end += length;
-                end - length
-            })
-            .collect();
+        let mut start = 0;
+        ends.iter_mut().for_each(|length| start += std::mem::replace(length, start));
         let col_mask = (1u64 << self.col_bits) - 1;
         for entry in entries {
-            let next = &mut next[(entry.key() >> self.col_bits) as usize];
+            // The next free place of a row; where it ends once all have theirs.
+            let next = &mut ends[(entry.key() >> self.col_bits) as usize];
             slot.cols[*next] = (entry.key() & col_mask) as u32;
             if E::TAGGED {
                 slot.tags[*next] = entry.tag();
@@ -168,17 +164,17 @@ impl Grid {
         // there are none, which takes a few instructions for many entries, nothing is merged.
         let equal = slot.cols.iter().zip(slot.cols.iter().skip(1)).any(|(a, b)| a == b);
         if self.repeats != Repeats::Keep && equal {
-            self.merge::<E>(&mut lengths, &mut slot);
+            self.merge::<E>(&mut ends, &mut slot);
         }
-        lengths
+        ends
     }
 
     /// Makes one of entries that repeat each other, and moves the rest together.
-    fn merge<E: Keyed>(&self, lengths: &mut [usize], slot: &mut Slot<'_>) {
+    fn merge<E: Keyed>(&self, ends: &mut [usize], slot: &mut Slot<'_>) {
         let (mut from, mut at) = (0, 0);
-        for length in lengths {
+        for end in ends {
             let start = at;
-            for e in from..from + *length {
+            for e in from..*end {
                 if at > start && slot.cols[at - 1] == slot.cols[e] {
                     if self.repeats == Repeats::Sum {
                         let [sum, tag] = [at - 1, e].map(|e| f32::from_bits(slot.tags[e]));
@@ -192,8 +188,7 @@ impl Grid {
                 }
                 at += 1;
             }
-            from += *length;
-            *length = at - start;
+            from = std::mem::replace(end, at);
         }
     }
 }
@@ -210,39 +205,12 @@ fn slots<'a>(
     cols.into_iter().zip(tags).map(|(cols, tags)| Slot { cols, tags }).collect()
 }
 
-/// Moves together the first `lengths[b]` entries of each block `b`, whose slot ends at `ends[b]`.
-fn close_gaps(
-    (mut cols, mut tags): (Buffer<u32>, Buffer<u32>),
-    ends: &[usize],
-    lengths: &[usize],
-    threads: &Threads,
-) -> (Buffer<u32>, Buffer<u32>) {
-    const FEW: usize = 8;
-    let (before, after) = (cols.len(), lengths.iter().sum());
-    // One array a thread: clearing new memory and copying in parallel would take longer.
-    threads.for_each(vec![cols.make_mut(), tags.make_mut()], |array: &mut [u32]| {
-        let mut at = 0;
-        for (start, length) in std::iter::once(&0).chain(ends).zip(lengths) {
-            if !array.is_empty() {
-                array.copy_within(*start..start + length, at);
-            }
-            at += length;
-        }
-    });
-    let few = before - after <= before / FEW;
-    let cut = |array: Buffer<u32>| match (array.is_empty(), few) {
-        (true, _) => array,
-        (false, true) => array.truncated(after),
-        (false, false) => Buffer::copied(&array[..after]),
-    };
-    (cut(cols), cut(tags))
-}
-
-/// Stable radix sort from the lowest digit up, or the standard library's for few entries.
+/// Stable radix sort from the lowest digit up, or the standard library's for few entries (or more
+/// than are counted in four bytes).
 struct Radix<E> {
     spare: Vec<E>,
     /// Where the next entry with each digit goes, for each pass.
-    next: Vec<usize>,
+    next: Vec<u32>,
 }
 
 impl<E> Default for Radix<E> {
@@ -256,7 +224,7 @@ impl<E: Keyed> Radix<E> {
     fn sort<'a>(&'a mut self, entries: &'a mut [E], key_bits: u32) -> &'a [E] {
         const FEW: usize = 256;
         const MAX_DIGIT_BITS: u32 = 11;
-        if entries.len() < FEW {
+        if entries.len() < FEW || u32::try_from(entries.len()).is_err() {
             entries.sort_by_key(|entry| entry.key() & ((1 << key_bits) - 1));
             return entries;
         }
@@ -295,11 +263,11 @@ impl<E: Keyed> Radix<E> {
     }
 }
 
-fn radix_pass<E: Keyed>(from: &[E], to: &mut [E], next: &mut [usize], low_bit: u32) {
+fn radix_pass<E: Keyed>(from: &[E], to: &mut [E], next: &mut [u32], low_bit: u32) {
     let mask = next.len() - 1;
     for entry in from {
         let next = &mut next[(entry.key() >> low_bit) as usize & mask];
-        to[*next] = *entry;
+        to[*next as usize] = *entry;
         *next += 1;
     }
 }

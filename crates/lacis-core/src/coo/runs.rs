@@ -157,17 +157,21 @@ fn shift_for([row, col]: Place) -> u32 {
 #[derive(Default)]
 pub(super) struct RunSort {
     next: Vec<u32>,
+    /// The shift of the last run.
+    shift: u32,
 }
 
 impl RunSort {
     pub fn run(&mut self, entries: &impl Entries) -> Result<Run> {
-        let mut largest = [0, 0];
-        for e in 0..entries.len() {
-            let place = entries.place(e);
-            largest = [largest[0].max(place[0]), largest[1].max(place[1])];
+        let mut largest = self.count(entries, self.shift);
+        let shift = shift_for(largest);
+        // Runs are mostly like the one before; one that is not is counted again.
+        if shift != self.shift {
+            largest = self.count(entries, shift);
         }
-        let (shift, col_bits) = (shift_for(largest), bits(largest[1]));
-        let starts = self.count(entries, shift, (largest[0] >> shift) as usize + 1);
+        self.shift = shift;
+        let (col_bits, starts) =
+            (bits(largest[1]), self.starts((largest[0] >> shift) as usize + 1));
         let tagged = entries.len() > 0 && entries.tag(0).is_some();
         let items = match (tagged, shift + col_bits <= u32::BITS) {
             (false, true) => Items::Short(self.scatter(entries, shift, col_bits)?),
@@ -178,17 +182,28 @@ impl RunSort {
         Ok(Run { shift, col_bits, largest, starts, items })
     }
 
-    fn count(&mut self, entries: &impl Entries, shift: u32, n_blocks: usize) -> Vec<u32> {
+    /// Counts the entries of each block, those after the last possible one with it; returns the
+    /// largest row and column.
+    fn count(&mut self, entries: &impl Entries, shift: u32) -> Place {
+        const LAST: u32 = (1 << BLOCK_BITS[1]) - 1;
         assert!(u32::try_from(entries.len()).is_ok(), "a chunk's entries are counted in u32");
-        let mut starts = vec![0; n_blocks + 1];
-        for e in 0..entries.len() {
-            starts[(entries.place(e)[0] >> shift) as usize + 1] += 1;
-        }
-        for block in 0..n_blocks {
-            starts[block + 1] += starts[block];
-        }
         self.next.clear();
-        self.next.extend_from_slice(&starts);
+        self.next.resize(LAST as usize + 1, 0);
+        let mut largest = [0, 0];
+        for e in 0..entries.len() {
+            let [row, col] = entries.place(e);
+            largest = [largest[0].max(row), largest[1].max(col)];
+            self.next[(row >> shift).min(LAST) as usize] += 1;
+        }
+        largest
+    }
+
+    /// Where each of so many blocks starts, and the last ends; the next entries go to the starts.
+    fn starts(&mut self, n_blocks: usize) -> Vec<u32> {
+        let mut end = 0;
+        self.next.iter_mut().for_each(|count| end += std::mem::replace(count, end));
+        let mut starts = self.next[..n_blocks].to_vec();
+        starts.push(end);
         starts
     }
 

@@ -10,7 +10,7 @@ use super::{Ids, Tables, missing};
 use crate::edges::{SOURCE_NAMES, TARGET_NAMES, WEIGHT_NAMES};
 use crate::lines::{Lines, MAX_LINE_BYTES, number, shown};
 use crate::npy::Source;
-use crate::pieces::{Piece, Text};
+use crate::pieces::{self, Text};
 use crate::scipy::settle;
 use crate::table::{self, Table, separator_of, split};
 use crate::{Job, note};
@@ -121,7 +121,7 @@ pub(super) fn read(tables: &Tables, known: Option<&Ids>, job: &Job<'_>) -> Resul
         (vec![of_table(path, &table, &layout, known)?], layout.weight.is_some())
     } else {
         let (layout, start) = heading(tables, job)?;
-        let read = |piece: &Piece<'_>, bytes: &[u8]| of_piece(piece, bytes, &layout, known);
+        let read = |lines: &pieces::Part<'_>| of_lines(lines, &layout, known);
         let parts = Text::open(path, start, MAX_LINE_BYTES)?.of_edges().map(job, read)?;
         (parts, layout.weight.is_some())
     };
@@ -142,15 +142,14 @@ fn heading(tables: &Tables, job: &Job<'_>) -> Result<(Layout, u64)> {
     Ok((layout, end as u64))
 }
 
-fn of_piece(piece: &Piece<'_>, bytes: &[u8], layout: &Layout, known: Option<&Ids>) -> Result<Part> {
-    let mut part = Part::default();
+fn of_lines(lines: &pieces::Part<'_>, layout: &Layout, known: Option<&Ids>) -> Result<Part> {
+    let (mut part, bytes) = (Part::default(), lines.bytes);
     let mut at = 0;
     while at < bytes.len() {
         let end = memchr::memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |end| at + end);
         let line = bytes[at..end].strip_suffix(b"\r").unwrap_or(&bytes[at..end]);
         if !line.trim_ascii().is_empty() {
-            row(line, layout, known, &mut part)
-                .map_err(|problem| piece.problem(bytes, at, problem))?;
+            row(line, layout, known, &mut part).map_err(|problem| lines.problem(at, problem))?;
         }
         at = end + 1;
     }
