@@ -3,6 +3,8 @@
 
 usage: plugin.py GRAPH.npz [--models gcn,sage,gin] [--hidden 32,128] [--rounds 5] [--out RECORD.json]
        plugin.py GRAPH.npz --memory          peak resident memory over the inputs, a process each
+       plugin.py GRAPH.npz --compile         networks after torch.compile(fullgraph=True), a process
+                                             each, in turns; modes edge_index and lacis
 
 GRAPH.npz is a SciPy CSR matrix (symmetric). Features are random, 128 wide unless --features says
 otherwise; --classes, default 40. An epoch is zero_grad, forward, loss, backward and an Adam step,
@@ -39,6 +41,8 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--turns", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--out")
     return parser.parse_args()
 
@@ -70,13 +74,13 @@ def graph_of(mode, loaded):
     return index
 
 
-def network(model, sizes):
+def network(model, sizes, cached=True):
     import torch
     from torch_geometric import nn
 
     first, hidden, last = sizes
     if model == "gcn":
-        layers = [nn.GCNConv(first, hidden, cached=True), nn.GCNConv(hidden, last, cached=True)]
+        layers = [nn.GCNConv(*size, cached=cached) for size in ((first, hidden), (hidden, last))]
     elif model == "sage":
         layers = [nn.SAGEConv(first, hidden), nn.SAGEConv(hidden, last)]
     elif model == "gin":
@@ -115,12 +119,17 @@ class Contestant:
                 self.times.pop()
             self._epoch()
 
+    def forward(self, x, graph):
+        import torch.nn.functional as F
+
+        return self.net[1](F.relu(self.net[0](x, graph)), graph)
+
     def _epoch(self):
         import torch.nn.functional as F
 
         started = time.perf_counter()
         self.optimizer.zero_grad()
-        out = self.net[1](F.relu(self.net[0](self.x, self.graph)), self.graph)
+        out = self.forward(self.x, self.graph)
         loss = F.cross_entropy(out, self.y)
         loss.backward()
         self.optimizer.step()
@@ -161,6 +170,59 @@ def memory(options, model, hidden, mode):
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {"graph": options.graph.split("/")[-1], "model": model, "hidden": hidden, "mode": mode,
             "extra_mib": (peak - before) >> 20}
+
+
+class Compiled(Contestant):
+    """The same network after `torch.compile`; PyG's own caches would end its graph."""
+
+    def __init__(self, mode, model, sizes, given):
+        import torch
+
+        super().__init__(mode, model, sizes, given)
+        torch.manual_seed(0)
+        self.net = network(model, sizes, cached=False)
+        self.optimizer = torch.optim.Adam(self.net.parameters(), lr=0.01)
+        self.forward = torch.compile(self.forward, fullgraph=True)
+
+
+def turns(options, model, hidden, mode):
+    """Epochs of a compiled network, two whenever a line comes in."""
+    given = inputs(options)
+    one = Compiled(mode, model, (options.features, hidden, options.classes), given)
+    if mode == "lacis":
+        import lacis
+
+        lacis.patch()
+    one._epoch()
+    for _ in sys.stdin:
+        one._epoch()
+        one._epoch()
+        print(json.dumps([one.times[-1], one.losses[-1]]), flush=True)
+
+
+def compiled(options, model, hidden):
+    """Two processes in turns: what was compiled in one must not know of the other's patches."""
+    modes = ("edge_index", "lacis")
+    command = [sys.executable, __file__, options.graph, "--turns", "--models", model, "--hidden",
+               str(hidden), "--threads", str(options.threads), "--modes"]
+    workers = [subprocess.Popen([*command, mode], text=True, stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE) for mode in modes]
+    found = {mode: [] for mode in modes}
+    for _ in range(options.rounds + 1):
+        for mode, worker in zip(modes, workers):
+            worker.stdin.write("go\n")
+            worker.stdin.flush()
+            found[mode].append(json.loads(worker.stdout.readline()))
+    for worker in workers:
+        worker.communicate()
+    medians = {mode: statistics.median(ms for ms, _ in found[mode][1:]) for mode in modes}
+    for mode in modes:
+        losses = zip(found[mode], found["edge_index"])
+        yield {"graph": options.graph.split("/")[-1], "model": model, "hidden": hidden,
+               "mode": f"{mode}, compiled", "epoch_ms": round(medians[mode], 2),
+               "speedup": round(medians["edge_index"] / medians[mode], 2),
+               "loss_difference": float(f"{max(abs(a[1] - b[1]) for a, b in losses):.2g}"),
+               "threads": options.threads}
 
 
 def inputs(options):
@@ -206,13 +268,17 @@ def main():
                 done = subprocess.run(command, capture_output=True, text=True, check=True)
                 told(json.loads(done.stdout.strip().splitlines()[-1]), options)
         return None
-    given = inputs(options)
+    if options.turns:
+        return turns(options, *jobs[0], modes[0])
+    given = None if options.compile else inputs(options)
     import torch
     import torch_geometric
 
     versions = {"torch": torch.__version__, "torch_geometric": torch_geometric.__version__}
     for model, hidden in jobs:
-        for line in compare(options, model, hidden, given):
+        lines = compiled(options, model, hidden) if options.compile else \
+            compare(options, model, hidden, given)
+        for line in lines:
             told({**line, **versions}, options)
     return None
 

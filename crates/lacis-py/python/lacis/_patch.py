@@ -96,6 +96,7 @@ def _patch_all():
     if original is not None:
         functions[original] = _functions.torch_sparse_matmul(original)
         _names.append("torch_sparse.matmul")
+    _patch_between(_functions, functions)
     _replace_everywhere(functions)
     _patch_torch(_functions)
     undo = _memory.keep()
@@ -137,16 +138,38 @@ def _patch_torch(functions):
     mm = functions.sparse_mm(torch.sparse.mm, "torch.sparse.mm")
     _replace(torch.sparse, "mm", mm, "torch.sparse.mm")
     _replace(torch, "spmm", functions.sparse_mm(torch.spmm, "torch.spmm"), "torch.spmm")
-    own = "__matmul__" in torch.Tensor.__dict__
-    original = torch.Tensor.__matmul__
-    torch.Tensor.__matmul__ = functions.matmul(original)
+    _replace_method("__matmul__", functions.matmul)
     _names.append("sparse @ dense")
+
+
+def _patch_between(made, functions):
+    """What lies between layers: `functions` gets those that modules hold, tensors the others.
+    `torch.nn.functional` calls these, or is called itself."""
+    import torch
+
+    functional = torch.nn.functional
+    for name in ("relu", "log_softmax"):
+        original = getattr(torch, name)
+        functions[original] = getattr(made, name)(original)
+        _replace_method(name, getattr(made, name))
+        _names.append(f"torch.{name}")
+    functions[functional.cross_entropy] = made.cross_entropy(functional.cross_entropy)
+    _names.append("torch.nn.functional.cross_entropy")
+
+
+def _replace_method(name, replacement):
+    """A method of tensors, which its class may have from another."""
+    import torch
+
+    own = name in torch.Tensor.__dict__
+    original = getattr(torch.Tensor, name)
+    setattr(torch.Tensor, name, replacement(original))
 
     def undo():
         if own:
-            torch.Tensor.__matmul__ = original
+            setattr(torch.Tensor, name, original)
         else:
-            del torch.Tensor.__matmul__
+            delattr(torch.Tensor, name)
 
     _undo.append(undo)
 
