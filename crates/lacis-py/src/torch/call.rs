@@ -90,7 +90,7 @@ operators! {
     on a graph {
         /// `y = left · reduce(values · right · x) + bias`.
         spmm(Adjacency): products::Spmm;
-        /// A maximum or minimum `y`, and the entry of the caller's list that each element came from.
+        /// A maximum or minimum `y`, and the entry of the caller's list that each element is from.
         spmm_arguments(Adjacency): products::Arguments;
         /// The gradient of `x` of a maximum or minimum `y`.
         spmm_extreme_backward(Adjacency): products::ExtremeGrad;

@@ -12,8 +12,8 @@ use lacis::{Buffer, Error, Result};
 
 /// Bytes of a block are a multiple of this.
 const UNIT: usize = 2 << 20;
-/// Unused blocks are kept up to this many bytes, or half as many again as were in use at a time: the
-/// next epoch needs them all, and not all sizes at once.
+/// Unused blocks are kept up to this many bytes, or half as many again as were in use at a time:
+/// the next epoch needs them all, and not all sizes at once.
 pub const KEPT_BYTES: usize = 256 << 20;
 /// With every block that is asked for, the most sinks by this part of it, so that memory for one
 /// large graph is not kept for ever.
