@@ -16,6 +16,7 @@ graphs and networks; those that are measured again take the place of the old one
 """
 import argparse
 import json
+import os
 import pathlib
 import platform
 import resource
@@ -236,6 +237,18 @@ def inputs(options):
     return loaded, x, y
 
 
+def machine():
+    """The processor and how many there are of it, as the system calls them."""
+    try:
+        with open("/proc/cpuinfo") as told_by:
+            known = dict(line.split(":", 1) for line in told_by if ":" in line)
+    except OSError:
+        return platform.processor() or platform.machine()
+    known = {key.strip(): value.strip() for key, value in known.items()}
+    name, family = known.get("model name", platform.machine()), known.get("cpu family", "?")
+    return f"{name}, family {family}, model {known.get('model', '?')}, {os.cpu_count()} cores"
+
+
 def told(line, options):
     """Prints a line, and keeps it in the record."""
     print(json.dumps(line), flush=True)
@@ -249,7 +262,7 @@ def told(line, options):
         return [of.get(key) if key != "extra_mib" else key in of for key in what]
 
     kept = [other for other in kept if name(other) != name(line)] + [line]
-    record = {"machine": platform.processor() or platform.machine(), "lines": kept}
+    record = {"machine": machine(), "lines": kept}
     path.write_text(json.dumps(record, indent=1) + "\n")
 
 

@@ -11,7 +11,6 @@ what a call costs; `call_us` without gradients, `step_us` with the gradient of a
 import argparse
 import json
 import pathlib
-import platform
 import statistics
 import time
 
@@ -113,7 +112,7 @@ def main():
                 "speedup": round(ms["edge_index"] / ms[mode], 2),
                 "call_us": round(us[mode][0], 1), "step_us": round(us[mode][1], 1)})
             print(json.dumps(lines[-1]), flush=True)
-    record = {"machine": platform.processor() or platform.machine(), "threads": options.threads,
+    record = {"machine": plugin.machine(), "threads": options.threads,
               "torch": torch.__version__, "torch_geometric": torch_geometric.__version__,
               "lines": lines}
     if options.out:

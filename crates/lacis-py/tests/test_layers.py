@@ -61,6 +61,8 @@ LAYERS = {
     "transformer": lambda: conv.TransformerConv(K, 5, heads=3),
     "transformer beta": lambda: conv.TransformerConv(K, 5, heads=2, beta=True, concat=False),
     "transformer no root": lambda: conv.TransformerConv(K, 5, root_weight=False),
+    "transformer no bias": lambda: conv.TransformerConv(K, 5, heads=2, bias=False),
+    "transformer mean": lambda: conv.TransformerConv(K, 5, heads=2, concat=False),
 }
 SPARSE = [name for name in LAYERS if name.split()[0] in
           ("gcn", "sage", "gin", "graph", "sg", "tag", "appnp")]

@@ -269,18 +269,21 @@ def layer_forward(cls, fused, methods):
     original = cls.__dict__["forward"]
     name = cls.__name__
     is_compiling = torch.compiler.is_compiling
-    compiled = _compiled.LAYERS.get(name)
+    # Compilers before 2.6 cannot ask a question about a module.
+    compiled = _compiled.LAYERS.get(name) if torch.__version__ >= (2, 6) else None
 
     @torch.compiler.assume_constant_result
     def compiles(layer):
         """Whether the compiled form may stand for this layer; asked once, while tracing."""
-        return compiled is not None and _acts_on(layer) and changed(layer, cls, methods) is None \
+        return _acts_on(layer) and changed(layer, cls, methods) is None \
             and _is_simple(layer.aggr_module)
 
     @functools.wraps(original)
     def forward(self, *args, **kwargs):
         if is_compiling():
-            out = compiled(self, *args, **kwargs) if compiles(self) else None
+            out = None
+            if compiled is not None and compiles(self):
+                out = compiled(self, *args, **kwargs)
             return original(self, *args, **kwargs) if out is None else out
         if not _acts_on(self):
             return original(self, *args, **kwargs)
