@@ -409,6 +409,12 @@ def test_any_subset_of_gradients(name):
 def test_compile_as_one_graph(name):
     layer = LAYERS[name]()
     expected = layer(features(), edges())
+    if torch.__version__ < (2, 6):
+        try:
+            torch.compile(layer, fullgraph=True, backend="aot_eager")(features(), edges())
+        except torch._dynamo.exc.Unsupported:
+            pytest.skip("this torch does not compile the original as one graph")
+        torch._dynamo.reset()
     with lacis.patched():
         compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
         out = compiled(features(), edges())

@@ -349,6 +349,40 @@ class _GatV2(torch.autograd.Function):
         return dtarget, dsource, dvectors.to(ctx.vectors_dtype), dfeatures, None
 
 
+class _DotAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, queries, keys, values, features, how):
+        adjacency, heads, scale, p, seed = how
+        dtype, sums = keys.dtype, SUMS[keys.dtype]
+        queries, keys, values = as_rows(queries), as_rows(keys), as_rows(values)
+        features = None if features is None else as_rows(features)
+        y = empty(adjacency.shape[0], values.size(1), dtype)
+        lse = torch.empty((y.size(0), heads), dtype=sums)
+        given = (raw(queries), raw(keys), raw(values), heads, scale)
+        edges = (_raw(features), None, p, seed)
+        _lacis.dot_attention(adjacency, NUMBERS[dtype], (given, edges, raw(y), raw(lse)),
+                             _crew(adjacency, y))
+        ctx.how = how
+        ctx.save_for_backward(queries, keys, values, features, y, lse)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        queries, keys, values, features, y, lse = ctx.saved_tensors
+        adjacency, heads, scale, p, seed = ctx.how
+        dtype, grad = keys.dtype, as_rows(grad)
+        grads = [empty(*x.shape, dtype) for x in (queries, keys, values)]
+        dfeatures = empty(*features.shape, dtype) if ctx.needs_input_grad[3] else None
+        given = (raw(queries), raw(keys), raw(values), heads, scale)
+        edges, past = (_raw(features), None, p, seed), (raw(y), raw(lse), raw(grad))
+        _lacis.dot_attention_backward(
+            adjacency, NUMBERS[dtype],
+            (given, edges, past, (*(raw(dx) for dx in grads), _raw(dfeatures))),
+            _crew(adjacency, y))
+        return *grads, dfeatures, None
+
+
 def _raw(x):
     return None if x is None else raw(x)
 
@@ -360,6 +394,7 @@ def seed_from_torch():
 
 gat = _Gat.apply
 gatv2 = _GatV2.apply
+dot_attention = _DotAttention.apply
 
 
 class _Reduce(torch.autograd.Function):

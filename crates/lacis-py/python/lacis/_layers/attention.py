@@ -9,8 +9,7 @@ from .. import _torch as ops
 from .._inputs import (KEEP_LOOPS, ONE_LOOP, check_edges, edge_adjacency, plain_edges, require,
                       sparse_input)
 from .._cache import derived
-from .._dense import combined, fits, linear
-from .._dot import dot_attention, together
+from .._dense import linear
 from .common import only_sums, pair_of, sizes_of
 
 
@@ -174,21 +173,14 @@ def transformer(self, x, edge_index, edge_attr=None, return_attention_weights=No
     require((edge_attr is None) == (self.lin_edge is None), "edge features without weights")
     adjacency, attr = _graph(self, (source, target), edge_index, edge_attr, None, False)
 
-    maps = _maps_together(self, source, target)
-
     def run():
-        features = None if attr is None else self.lin_edge(attr)
-        scale = 1.0 / math.sqrt(self.out_channels)
-        how = (adjacency, self.heads, scale, *_dropout(self))
-        if maps and (features is None or features.dtype is source.dtype):
-            weight, bias = (None if given[0] is None else torch.cat(given) for given in
-                            ([lin.weight for lin in maps], [lin.bias for lin in maps]))
-            wide = combined(source, weight, (None, None), bias)
-            return together(wide, features, self.heads * self.out_channels, how)
         query, key = linear(self.lin_query, target), linear(self.lin_key, source)
         value = linear(self.lin_value, source)
+        features = None if attr is None else self.lin_edge(attr)
         query, key, value, features = _same_type(query, key, value, features)
-        out = dot_attention(query, key, value, features, how)
+        scale = 1.0 / math.sqrt(self.out_channels)
+        how = (adjacency, self.heads, scale, *_dropout(self))
+        out = ops.dot_attention(query, key, value, features, how)
         if not self.concat:
             out = out.view(-1, self.heads, self.out_channels).mean(dim=1)
         if not self.root_weight:
@@ -200,13 +192,3 @@ def transformer(self, x, edge_index, edge_attr=None, return_attention_weights=No
         return beta * skipped + (1 - beta) * out
 
     return run
-
-
-def _maps_together(self, source, target):
-    """The linear maps of a layer whose results are one matrix, where that is all of them."""
-    maps = [self.lin_query, self.lin_key, self.lin_value]
-    if self.root_weight:
-        maps.append(self.lin_skip)
-    biased = {getattr(lin, "bias", None) is None for lin in maps}
-    alone = target is source and self.concat and self.lin_beta is None and len(biased) == 1
-    return maps if alone and fits(source, *maps) else None
