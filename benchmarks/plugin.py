@@ -3,6 +3,8 @@
 
 usage: plugin.py GRAPH.npz [--models gcn,sage,gin] [--hidden 32,128] [--rounds 5] [--out RECORD.json]
        plugin.py GRAPH.npz --memory          peak resident memory over the inputs, a process each
+       plugin.py GRAPH.npz --compile         networks after torch.compile(fullgraph=True), a process
+                                             each, in turns; modes edge_index and lacis
 
 GRAPH.npz is a SciPy CSR matrix (symmetric). Features are random, 128 wide unless --features says
 otherwise; --classes, default 40. An epoch is zero_grad, forward, loss, backward and an Adam step,
@@ -14,6 +16,7 @@ graphs and networks; those that are measured again take the place of the old one
 """
 import argparse
 import json
+import os
 import pathlib
 import platform
 import resource
@@ -39,6 +42,8 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--turns", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--out")
     return parser.parse_args()
 
@@ -70,13 +75,13 @@ def graph_of(mode, loaded):
     return index
 
 
-def network(model, sizes):
+def network(model, sizes, cached=True):
     import torch
     from torch_geometric import nn
 
     first, hidden, last = sizes
     if model == "gcn":
-        layers = [nn.GCNConv(first, hidden, cached=True), nn.GCNConv(hidden, last, cached=True)]
+        layers = [nn.GCNConv(*size, cached=cached) for size in ((first, hidden), (hidden, last))]
     elif model == "sage":
         layers = [nn.SAGEConv(first, hidden), nn.SAGEConv(hidden, last)]
     elif model == "gin":
@@ -115,12 +120,17 @@ class Contestant:
                 self.times.pop()
             self._epoch()
 
+    def forward(self, x, graph):
+        import torch.nn.functional as F
+
+        return self.net[1](F.relu(self.net[0](x, graph)), graph)
+
     def _epoch(self):
         import torch.nn.functional as F
 
         started = time.perf_counter()
         self.optimizer.zero_grad()
-        out = self.net[1](F.relu(self.net[0](self.x, self.graph)), self.graph)
+        out = self.forward(self.x, self.graph)
         loss = F.cross_entropy(out, self.y)
         loss.backward()
         self.optimizer.step()
@@ -163,6 +173,59 @@ def memory(options, model, hidden, mode):
             "extra_mib": (peak - before) >> 20}
 
 
+class Compiled(Contestant):
+    """The same network after `torch.compile`; PyG's own caches would end its graph."""
+
+    def __init__(self, mode, model, sizes, given):
+        import torch
+
+        super().__init__(mode, model, sizes, given)
+        torch.manual_seed(0)
+        self.net = network(model, sizes, cached=False)
+        self.optimizer = torch.optim.Adam(self.net.parameters(), lr=0.01)
+        self.forward = torch.compile(self.forward, fullgraph=True)
+
+
+def turns(options, model, hidden, mode):
+    """Epochs of a compiled network, two whenever a line comes in."""
+    given = inputs(options)
+    one = Compiled(mode, model, (options.features, hidden, options.classes), given)
+    if mode == "lacis":
+        import lacis
+
+        lacis.patch()
+    one._epoch()
+    for _ in sys.stdin:
+        one._epoch()
+        one._epoch()
+        print(json.dumps([one.times[-1], one.losses[-1]]), flush=True)
+
+
+def compiled(options, model, hidden):
+    """Two processes in turns: what was compiled in one must not know of the other's patches."""
+    modes = ("edge_index", "lacis")
+    command = [sys.executable, __file__, options.graph, "--turns", "--models", model, "--hidden",
+               str(hidden), "--threads", str(options.threads), "--modes"]
+    workers = [subprocess.Popen([*command, mode], text=True, stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE) for mode in modes]
+    found = {mode: [] for mode in modes}
+    for _ in range(options.rounds + 1):
+        for mode, worker in zip(modes, workers):
+            worker.stdin.write("go\n")
+            worker.stdin.flush()
+            found[mode].append(json.loads(worker.stdout.readline()))
+    for worker in workers:
+        worker.communicate()
+    medians = {mode: statistics.median(ms for ms, _ in found[mode][1:]) for mode in modes}
+    for mode in modes:
+        losses = zip(found[mode], found["edge_index"])
+        yield {"graph": options.graph.split("/")[-1], "model": model, "hidden": hidden,
+               "mode": f"{mode}, compiled", "epoch_ms": round(medians[mode], 2),
+               "speedup": round(medians["edge_index"] / medians[mode], 2),
+               "loss_difference": float(f"{max(abs(a[1] - b[1]) for a, b in losses):.2g}"),
+               "threads": options.threads}
+
+
 def inputs(options):
     import torch
 
@@ -172,6 +235,18 @@ def inputs(options):
     n = loaded[0]
     x, y = torch.randn(n, options.features), torch.randint(0, options.classes, (n,))
     return loaded, x, y
+
+
+def machine():
+    """The processor and how many there are of it, as the system calls them."""
+    try:
+        with open("/proc/cpuinfo") as told_by:
+            known = dict(line.split(":", 1) for line in told_by if ":" in line)
+    except OSError:
+        return platform.processor() or platform.machine()
+    known = {key.strip(): value.strip() for key, value in known.items()}
+    name, family = known.get("model name", platform.machine()), known.get("cpu family", "?")
+    return f"{name}, family {family}, model {known.get('model', '?')}, {os.cpu_count()} cores"
 
 
 def told(line, options):
@@ -187,7 +262,7 @@ def told(line, options):
         return [of.get(key) if key != "extra_mib" else key in of for key in what]
 
     kept = [other for other in kept if name(other) != name(line)] + [line]
-    record = {"machine": platform.processor() or platform.machine(), "lines": kept}
+    record = {"machine": machine(), "lines": kept}
     path.write_text(json.dumps(record, indent=1) + "\n")
 
 
@@ -206,13 +281,17 @@ def main():
                 done = subprocess.run(command, capture_output=True, text=True, check=True)
                 told(json.loads(done.stdout.strip().splitlines()[-1]), options)
         return None
-    given = inputs(options)
+    if options.turns:
+        return turns(options, *jobs[0], modes[0])
+    given = None if options.compile else inputs(options)
     import torch
     import torch_geometric
 
     versions = {"torch": torch.__version__, "torch_geometric": torch_geometric.__version__}
     for model, hidden in jobs:
-        for line in compare(options, model, hidden, given):
+        lines = compiled(options, model, hidden) if options.compile else \
+            compare(options, model, hidden, given)
+        for line in lines:
             told({**line, **versions}, options)
     return None
 

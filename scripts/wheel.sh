@@ -10,6 +10,8 @@ python=target/venv/bin/python
 "$python" -m pip install --quiet "maturin>=1.9,<2"
 flags=(--release --manifest-path crates/lacis-py/Cargo.toml --out dist)
 if "$python" -c "import ziglang" 2>/dev/null; then
+    # It is looked for with the first Python there is.
+    export PATH="$PWD/target/venv/bin:$PATH"
     flags+=(--zig --compatibility manylinux_2_28)
 fi
 "$python" -m maturin build "${flags[@]}" "$@"

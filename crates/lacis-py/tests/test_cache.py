@@ -1,6 +1,8 @@
 """What is kept with tensors: right after every change, gone with them, bounded."""
 
+import copy
 import gc
+import pickle
 import warnings
 
 import numpy as np
@@ -12,6 +14,7 @@ pytest.importorskip("torch_geometric")
 import lacis
 from graphs import csr, edges, features
 from torch_geometric.nn import conv
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 warnings.filterwarnings("ignore")
 N, K = 50, 12
@@ -108,3 +111,45 @@ def test_inference_tensors_are_converted_and_not_kept():
         index[0, 3] = 40
         assert not torch.equal(layer(features(), index), first)
     assert caches()["objects"] == 0
+
+
+def test_results_of_an_epoch_are_kept_for_the_next():
+    from lacis import _lacis
+    from lacis._torch import empty
+
+    mib = 1 << 20
+    # Never written to, so that the system gives nothing for them.
+    blocks = [empty(64 * mib // 256, 64, torch.float32) for _ in range(8)]
+    places = {block.data_ptr() for block in blocks}
+    del blocks
+    assert _lacis.result_memory()[0] >= 512 * mib
+    again = [empty(64 * mib // 256, 64, torch.float32) for _ in range(8)]
+    assert {block.data_ptr() for block in again} == places
+    del again
+    for _ in range(4000):
+        empty(mib // 256, 64, torch.float32)
+    assert _lacis.result_memory()[0] <= 256 * mib
+
+
+def dense(pair):
+    (source, target), weight = pair
+    return torch.zeros(N, N).index_put((target, source), weight, accumulate=True)
+
+
+@pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
+def test_a_layer_s_cached_graph_is_there_for_whoever_looks(flow):
+    layer, index = conv.GCNConv(K, 5, cached=True, flow=flow), edges()
+    expected = dense(gcn_norm(index, None, N, flow=flow))
+    lacis.patch()
+    out = layer(features(), index)
+    copied, pickled = copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))
+    for other in (layer, copied, pickled):
+        kept = other._cached_edge_index
+        assert len(kept) == 2 and isinstance(kept, tuple)
+        assert torch.allclose(dense(kept), expected, atol=1e-6)
+    assert type(copied._cached_edge_index) is tuple and type(pickled._cached_edge_index) is tuple
+    index.zero_()  # the first graph stays, whatever comes after
+    for _ in range(2):
+        for other in (layer, copied, pickled):
+            assert torch.allclose(other(features(), index), out, atol=1e-5)
+        lacis.unpatch()

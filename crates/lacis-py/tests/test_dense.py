@@ -154,3 +154,16 @@ def test_the_result_is_the_same_for_any_number_of_threads():
             found.append([y.detach(), *(p.grad.clone() for p in layer.parameters())])
     torch.set_num_threads(2)
     assert all(torch.equal(a, b) for a, b in zip(*found))
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_both_weights_of_the_same_features_at_once(dtype, monkeypatch):
+    monkeypatch.setattr(_dense, "_LARGE", 1)
+    a = matrix()
+    dense = a.product(torch.eye(N, dtype=dtype))
+    given = leaves(dtype, [True] * 5, False)
+    y = combined(given[0], given[1], given[2:4], given[4], Order(a, *ORDERS["multiply"]))
+    for own, other in zip(gradients(y, given), gradients(reference(dense, given), given)):
+        assert torch.allclose(own, other, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
+        assert own.is_contiguous() and own.untyped_storage().nbytes() == \
+            own.numel() * own.element_size()

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import warnings
+from typing import Optional
 
 import pytest
 
@@ -15,6 +16,7 @@ import lacis
 from graphs import csr, edges, features
 from torch_geometric import utils
 from torch_geometric.nn import conv
+from torch_geometric.typing import OptTensor
 
 warnings.filterwarnings("ignore")
 N, K = 50, 12
@@ -90,7 +92,9 @@ class Doubled(conv.GCNConv):
 
 
 class Shifted(conv.GATConv):
-    def edge_update(self, alpha_j, alpha_i, edge_attr, index, ptr, dim_size):
+    # PyG before 2.6 takes what has no type for something that is never None.
+    def edge_update(self, alpha_j: torch.Tensor, alpha_i: OptTensor, edge_attr: OptTensor,
+                    index: torch.Tensor, ptr: OptTensor, dim_size: Optional[int]):
         return super().edge_update(alpha_j + 1, alpha_i, edge_attr, index, ptr, dim_size)
 
 

@@ -13,6 +13,8 @@ from ._torch import NUMBERS, address, as_rows, column_sums, empty, raw
 _NN, _NT, _TN = 0, 1, 2
 # Types whose products are computed here; torch has instructions of its own for bfloat16.
 _OWN = (torch.float32, torch.float64)
+# From this many numbers of a gradient on, two products are worth a copy that makes them one.
+_LARGE = 1 << 18
 _LINEAR = {"torch_geometric.nn.dense.linear", "torch.nn.modules.linear"}
 
 
@@ -142,6 +144,9 @@ def _backward(saved, order, grad, needs):
     x, weight, target, root, gathered = saved
     needs_x, needs_weight, needs_target, needs_root, needs_bias, _ = needs
     dx = dweight = dtarget = droot = None
+    if _shares_input(saved, order, grad, needs):
+        dx, dweight, droot = _side_by_side(saved, order, grad)
+        return dx, dweight, None, droot, column_sums(grad) if needs_bias else None
     if root is not None:
         if needs_root:
             droot = multiply(grad, x if target is None else target, _TN)
@@ -159,6 +164,26 @@ def _backward(saved, order, grad, needs):
         dweight = multiply(back, x, _TN) if needs_weight else None
         dx = multiply(back, weight, _NN, out=dx) if needs_x else None
     return dx, dweight, dtarget, droot, column_sums(grad) if needs_bias else None
+
+
+def _shares_input(saved, order, grad, needs):
+    """Whether both weights meet the same features, all gradients are needed, and it is worth it."""
+    _, _, target, root, _ = saved
+    return root is not None and target is None and all(needs[at] for at in (0, 1, 3)) \
+        and order.matrix is not None and not order.gathers_first and grad.numel() >= _LARGE
+
+
+def _side_by_side(saved, order, grad):
+    """The gradients of x, weight and root from ``[Aᵀ·grad | grad]``: x is read once, and dx
+    written once."""
+    x, weight, _, root, _ = saved
+    width = grad.size(1)
+    both = empty(grad.size(0), 2 * width, grad.dtype)
+    order.matrix.back(grad, order.sample, into=both[:, :width])
+    both[:, width:] = grad
+    dweights = multiply(both, x, _TN)
+    dx = multiply(both, torch.cat([weight, root]), _NN)
+    return dx, dweights[:width].clone(), dweights[width:].clone()
 
 
 def _back(order, grad, weight, dx):

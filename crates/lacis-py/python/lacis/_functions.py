@@ -5,7 +5,7 @@ import functools
 import torch
 from torch import Tensor
 
-from . import _patch, _report
+from . import _patch, _pointwise, _report
 from . import _torch as ops
 from ._inputs import Decline, is_plain, is_sparse_tensor, require, segments_of, sparse_input
 from ._layers.common import _requires_grad, sparse_product
@@ -13,6 +13,7 @@ from ._layers.common import _requires_grad, sparse_product
 # Below this many numbers torch's own reduction is as fast.
 _FEW = 1 << 15
 _is_compiling = torch.compiler.is_compiling
+_is_tracing = torch._C._get_tracing_state
 
 
 def _replacement(name, original, fused):
@@ -37,6 +38,86 @@ def _replacement(name, original, fused):
         return record.run(run)
 
     return function
+
+
+# Made once for each original: TorchScript knows functions by their addresses.
+_made = {}
+
+
+def _large(name, original, fused):
+    """As :func:`_replacement`, of functions that small tensors come to often and pass quickly."""
+    if original in _made:
+        return _made[original]
+    replacement = _replacement(name, original, fused)
+
+    @functools.wraps(original)
+    def function(input, *args, **kwargs):
+        if _is_compiling() or type(input) is not Tensor or _is_tracing() \
+                or input.numel() < _pointwise.LARGE:
+            return original(input, *args, **kwargs)
+        return replacement(input, *args, **kwargs)
+
+    _script_as(function, original)
+    _made[original] = function
+    return function
+
+
+def _script_as(function, original):
+    """TorchScript compiles the original in its place."""
+    builtin = torch.jit._builtins._find_builtin(original)
+    if builtin is not None:
+        torch.jit._builtins._register_builtin(function, builtin)
+    function.__script_if_tracing_wrapper = True
+    function.__original_fn = original
+
+
+def _check_matrix(x):
+    require(x.device.type == "cpu" and x.layout is torch.strided, "a tensor not on the CPU")
+    require(x.dim() == 2 and x.is_contiguous(), "a tensor that is no matrix with its rows together")
+    require(x.dtype in _pointwise.OWN, f"{x.dtype}")
+    require(not torch.is_autocast_enabled("cpu"), "autocast")
+
+
+def relu(original):
+    def fused(x):
+        _check_matrix(x)
+        return lambda: _pointwise.relu(x)
+
+    return _large("relu", original, fused)
+
+
+def log_softmax(original):
+    def fused(x, dim, dtype=None):
+        require(dim in (1, -1), "another dimension than the last")
+        require(dtype is None or dtype is x.dtype, "another type of result")
+        _check_matrix(x)
+        return lambda: _pointwise.log_softmax(x)
+
+    return _large("log_softmax", original, fused)
+
+
+def cross_entropy(original):
+    def fused(x, target, weight=None, size_average=None, ignore_index=-100, reduce=None,
+              reduction="mean", label_smoothing=0.0):
+        require(weight is None and label_smoothing == 0.0, "weights of classes, or smooth labels")
+        require(size_average is None and reduce is None and reduction == "mean", "no mean")
+        _check_matrix(x)
+        require(is_plain(target) and target.dtype is torch.int64 and target.dim() == 1
+                and target.numel() == x.size(0), "targets that are no vector of classes")
+        of = (target.contiguous(), ignore_index)
+
+        def again(x):
+            return original(x, of[0], ignore_index=ignore_index)
+
+        def run():
+            try:
+                return _pointwise.cross_entropy(x, of, again)
+            except (ValueError, IndexError):  # nothing was done; torch says which class is none
+                return again(x)
+
+        return run
+
+    return _large("cross_entropy", original, fused)
 
 
 def _rows_of(src, index, dim):

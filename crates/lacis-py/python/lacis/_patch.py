@@ -96,6 +96,7 @@ def _patch_all():
     if original is not None:
         functions[original] = _functions.torch_sparse_matmul(original)
         _names.append("torch_sparse.matmul")
+    _patch_between(_functions, functions)
     _replace_everywhere(functions)
     _patch_torch(_functions)
     undo = _memory.keep()
@@ -137,16 +138,38 @@ def _patch_torch(functions):
     mm = functions.sparse_mm(torch.sparse.mm, "torch.sparse.mm")
     _replace(torch.sparse, "mm", mm, "torch.sparse.mm")
     _replace(torch, "spmm", functions.sparse_mm(torch.spmm, "torch.spmm"), "torch.spmm")
-    own = "__matmul__" in torch.Tensor.__dict__
-    original = torch.Tensor.__matmul__
-    torch.Tensor.__matmul__ = functions.matmul(original)
+    _replace_method("__matmul__", functions.matmul)
     _names.append("sparse @ dense")
+
+
+def _patch_between(made, functions):
+    """What lies between layers: `functions` gets those that modules hold, tensors the others.
+    `torch.nn.functional` calls these, or is called itself."""
+    import torch
+
+    functional = torch.nn.functional
+    for name in ("relu", "log_softmax"):
+        original = getattr(torch, name)
+        functions[original] = getattr(made, name)(original)
+        _replace_method(name, getattr(made, name))
+        _names.append(f"torch.{name}")
+    functions[functional.cross_entropy] = made.cross_entropy(functional.cross_entropy)
+    _names.append("torch.nn.functional.cross_entropy")
+
+
+def _replace_method(name, replacement):
+    """A method of tensors, which its class may have from another."""
+    import torch
+
+    own = name in torch.Tensor.__dict__
+    original = getattr(torch.Tensor, name)
+    setattr(torch.Tensor, name, replacement(original))
 
     def undo():
         if own:
-            torch.Tensor.__matmul__ = original
+            setattr(torch.Tensor, name, original)
         else:
-            del torch.Tensor.__matmul__
+            delattr(torch.Tensor, name)
 
     _undo.append(undo)
 
@@ -246,18 +269,21 @@ def layer_forward(cls, fused, methods):
     original = cls.__dict__["forward"]
     name = cls.__name__
     is_compiling = torch.compiler.is_compiling
-    compiled = _compiled.LAYERS.get(name)
+    # Compilers before 2.6 cannot ask a question about a module.
+    compiled = _compiled.LAYERS.get(name) if torch.__version__ >= (2, 6) else None
 
     @torch.compiler.assume_constant_result
     def compiles(layer):
         """Whether the compiled form may stand for this layer; asked once, while tracing."""
-        return compiled is not None and _acts_on(layer) and changed(layer, cls, methods) is None \
+        return _acts_on(layer) and changed(layer, cls, methods) is None \
             and _is_simple(layer.aggr_module)
 
     @functools.wraps(original)
     def forward(self, *args, **kwargs):
         if is_compiling():
-            out = compiled(self, *args, **kwargs) if compiles(self) else None
+            out = None
+            if compiled is not None and compiles(self):
+                out = compiled(self, *args, **kwargs)
             return original(self, *args, **kwargs) if out is None else out
         if not _acts_on(self):
             return original(self, *args, **kwargs)

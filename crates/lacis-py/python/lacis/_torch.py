@@ -107,11 +107,14 @@ class Matrix:
             made = self._made["plus identity"] = Matrix(self.adjacency.plus_identity())
         return made.t() if self.flipped else made
 
-    def product(self, x, bias=None, out=None):
-        """``self @ x + bias`` without autograd, added to `out` where that is given."""
+    def product(self, x, bias=None, out=None, into=None):
+        """``self @ x + bias`` without autograd, added to `out` or written `into` one that is
+        given."""
         dtype, sums = x.dtype, SUMS[x.dtype]
         x = as_rows(x)
-        y = empty(self.shape[0], x.size(1), dtype) if out is None else out
+        y = into if out is None else out
+        if y is None:
+            y = empty(self.shape[0], x.size(1), dtype)
         if bias is not None:
             bias = bias.detach().to(sums).contiguous()
         which = self._which(sums, bias, out is not None)
@@ -126,12 +129,14 @@ class Matrix:
         return (self.flipped, 0, address(left), address(right), address(self._arranged(sums)),
                 address(bias), adds)
 
-    def back(self, grad, sample=None, out=None):
+    def back(self, grad, sample=None, out=None, into=None):
         """``selfᵀ @ grad`` without autograd; `sample` = (who, number) takes some of its pairs."""
         if sample is None or grad.dtype is not torch.float32:
-            return self.t().product(grad, out=out)
+            return self.t().product(grad, out=out, into=into)
         grad, (sampling, number) = as_rows(grad), sample
-        dx = empty(self.shape[1], grad.size(1), grad.dtype) if out is None else out
+        dx = into if out is None else out
+        if dx is None:
+            dx = empty(self.shape[1], grad.size(1), grad.dtype)
         which = self.t()._which(torch.float32, None, out is not None)
         sampling.spmm(self.adjacency, (number, (raw(grad), raw(dx), which)), self._crew(grad))
         return dx

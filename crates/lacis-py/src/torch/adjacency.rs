@@ -140,6 +140,11 @@ impl Adjacency {
         py.detach(degrees).map_err(failed)
     }
 
+    /// Writes the row and the column of each entry.
+    fn entries(&self, py: Python<'_>, out: (RawList, RawList)) -> PyResult<()> {
+        py.detach(|| places(self.csr(), write(out.0)?, write(out.1)?)).map_err(failed)
+    }
+
     /// Writes values of the caller's list in the order of the matrix, or of its transpose.
     fn arrange(
         &self,
@@ -215,6 +220,17 @@ fn lengths<T: Stored>(csr: &Csr, out: &mut [T]) -> Result<()> {
     same_size("degrees", "length", csr.n_rows(), out.len())?;
     let lengths = csr.row_lengths().into_iter();
     out.iter_mut().zip(lengths).for_each(|(out, length)| *out = T::from_f64(f64::from(length)));
+    Ok(())
+}
+
+/// The place of each entry.
+fn places(csr: &Csr, rows: &mut [i64], cols: &mut [i64]) -> Result<()> {
+    same_size("entries", "number of rows", csr.nnz(), rows.len())?;
+    same_size("entries", "number of columns", csr.nnz(), cols.len())?;
+    let lengths = csr.row_lengths().into_iter().zip(0..);
+    let entries = lengths.flat_map(|(length, row)| std::iter::repeat_n(row, length as usize));
+    rows.iter_mut().zip(entries).for_each(|(to, row)| *to = row);
+    cols.iter_mut().zip(csr.cols()).for_each(|(to, &col)| *to = i64::from(col));
     Ok(())
 }
 

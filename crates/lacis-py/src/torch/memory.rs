@@ -4,7 +4,7 @@
 //! that are limited by memory this costs as much as the product. Blocks are handed over as DLPack
 //! tensors, whose deleter brings them back here.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
@@ -12,15 +12,48 @@ use lacis::{Buffer, Error, Result};
 
 /// Bytes of a block are a multiple of this.
 const UNIT: usize = 2 << 20;
-/// Unused blocks are kept up to this many bytes, or as many as are in use.
+/// Unused blocks are kept up to this many bytes, or half as many again as were in use at a time:
+/// the next epoch needs them all, and not all sizes at once.
 pub const KEPT_BYTES: usize = 256 << 20;
+/// With every block that is asked for, the most sinks by this part of it, so that memory for one
+/// large graph is not kept for ever.
+const SINKS: usize = 1 << 10;
 
 /// Blocks that nobody uses, by size, and how much there is.
 #[derive(Default)]
 struct Blocks {
-    free: HashMap<usize, Vec<Buffer<u8>>>,
+    free: BTreeMap<usize, Vec<Buffer<u8>>>,
     free_bytes: usize,
     used_bytes: usize,
+    most_bytes: usize,
+}
+
+impl Blocks {
+    /// Another block is in use.
+    fn used(&mut self, size: usize) {
+        self.used_bytes += size;
+        self.most_bytes = (self.most_bytes - self.most_bytes / SINKS).max(self.used_bytes);
+    }
+
+    /// A block is not in use any more. What is too much to keep comes out, largest first.
+    fn unused(&mut self, block: Buffer<u8>) -> Vec<Buffer<u8>> {
+        let size = block.len();
+        (self.used_bytes, self.free_bytes) = (self.used_bytes - size, self.free_bytes + size);
+        self.free.entry(size).or_default().push(block);
+        let mut dropped = Vec::new();
+        while self.free_bytes > KEPT_BYTES.max(self.most_bytes + self.most_bytes / 2)
+            && let Some(mut largest) = self.free.last_entry()
+        {
+            match largest.get_mut().pop() {
+                Some(block) => {
+                    self.free_bytes -= block.len();
+                    dropped.push(block);
+                }
+                None => drop(largest.remove()),
+            }
+        }
+        dropped
+    }
 }
 
 static BLOCKS: LazyLock<Mutex<Blocks>> = LazyLock::new(Mutex::default);
@@ -33,7 +66,7 @@ fn with_blocks<R>(f: impl FnOnce(&mut Blocks) -> R) -> R {
 fn take(bytes: usize) -> Result<Buffer<u8>> {
     let size = bytes.max(1).next_multiple_of(UNIT);
     let kept = with_blocks(|blocks| {
-        blocks.used_bytes += size;
+        blocks.used(size);
         let block = blocks.free.get_mut(&size).and_then(Vec::pop);
         if block.is_some() {
             blocks.free_bytes -= size;
@@ -49,16 +82,8 @@ fn take(bytes: usize) -> Result<Buffer<u8>> {
 }
 
 fn give_back(block: Buffer<u8>) {
-    let size = block.len();
-    let dropped = with_blocks(|blocks| {
-        blocks.used_bytes -= size;
-        if blocks.free_bytes + size > KEPT_BYTES.max(blocks.used_bytes) {
-            return Some(block);
-        }
-        blocks.free_bytes += size;
-        blocks.free.entry(size).or_default().push(block);
-        None
-    });
+    // Dropped after the lock is free: unmapping takes a while.
+    let dropped = with_blocks(|blocks| blocks.unused(block));
     drop(dropped);
 }
 
@@ -70,7 +95,7 @@ pub fn usage() -> (usize, usize) {
 /// Gives unused blocks back to the system.
 pub fn clear() {
     let free = with_blocks(|blocks| {
-        blocks.free_bytes = 0;
+        (blocks.free_bytes, blocks.most_bytes) = (0, blocks.used_bytes);
         std::mem::take(&mut blocks.free)
     });
     drop(free);

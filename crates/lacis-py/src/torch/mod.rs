@@ -6,6 +6,7 @@ mod attention;
 mod call;
 mod convert;
 mod dense;
+mod losses;
 mod memory;
 mod pointers;
 mod products;

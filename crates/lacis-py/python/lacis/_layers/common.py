@@ -8,6 +8,7 @@ from .._cache import derived
 from .._inputs import (check_edges, check_features, declared_size, edge_adjacency, is_plain,
                       is_sparse_tensor, mean_matrix, normalised, plain_edges, plain_matrix,
                       require, sparse_input, valued_matrix)
+from .cached import Promised
 
 _AGGREGATIONS = {"SumAggregation": "sum", "MeanAggregation": "mean", "MaxAggregation": "max",
                  "MinAggregation": "min"}
@@ -162,15 +163,15 @@ def norm_operator(layer, x, edge_index, edge_weight, improved=False, loops=True,
     check_edges(edges)
     sizes_of(layer, (x, x), edge_index, None)
     if cached and layer._cached_edge_index is not None:
-        own, weight = layer._cached_edge_index
+        kept = layer._cached_edge_index
+        if type(kept) is Promised and (kept.matrix.shape[0], kept.flow) == (n, layer.flow):
+            return kept.matrix, kept.dtype
+        own, weight = kept
         return _cached_norm(layer, own, weight, n), weight.dtype
     if edge_weight is None:
         matrix = normalised(edges, n, layer.flow, loops)
         if cached:
-            pair = gcn_norm(edge_index, None, n, improved, loops, layer.flow, x.dtype)
-            layer._cached_edge_index = pair
-            own = plain_edges(pair[0])
-            derived(own, ("norm of", n, layer.flow), lambda: matrix, others=(pair[1],))
+            layer._cached_edge_index = Promised(matrix, layer.flow, x.dtype)
         return matrix, x.dtype
     check_weight(edge_weight, edges.size(1))
     key = ("gcn_norm", n, improved, loops, layer.flow)
