@@ -56,7 +56,9 @@ pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
     };
     let files = Files { name: folder_name(&root), raw, job };
     let counts = read_table::<i64>(&files.required("num-node-list")?, job)?;
-    let ((graph, mut notes), features) = files.graph_and_features(&counts)?;
+    let label_part = if counts.n_rows() > 1 { "graph-label" } else { "node-label" };
+    let (graph, nodes) = files.graph_and_nodes(&counts, label_part);
+    let (graph, mut notes) = graph?;
     if file_in(&files.raw, "edge-feat.csv").is_some() {
         notes.push("edge features were left out: edges have weights only".to_owned());
     }
@@ -66,18 +68,23 @@ pub fn read(path: &Path, job: &Job<'_>) -> Result<Dataset> {
         let collection = Collection::new(starts(&counts)?)?;
         set = set.with_collection(collection).map_err(|e| files.blame("edge", e))?;
     }
-    if let Some(x) = features {
+    if let Some(x) = nodes.features? {
         set = set.with_features(Features::Dense(x)).map_err(|e| files.blame("node-feat", e))?;
     }
-    let part = if set.collection().is_some() { "graph-label" } else { "node-label" };
-    if let Some(file) = file_in(&files.raw, &format!("{part}.csv")) {
-        set = set.with_labels(labels(&file, job)?).map_err(|e| files.blame(part, e))?;
+    if let Some(labels) = nodes.labels? {
+        set = set.with_labels(labels).map_err(|e| files.blame(label_part, e))?;
     }
     with_splits(set, &root.join("split"), job)
 }
 
-/// Something, and what to say of it.
-type Noted<T> = (T, Vec<String>);
+/// A graph, and what to say of it.
+type Noted = (Graph, Vec<String>);
+
+/// What nodes (or graphs) have besides edges.
+struct Nodes {
+    features: Result<Option<Dense>>,
+    labels: Result<Option<Labels>>,
+}
 
 struct Files<'a> {
     name: String,
@@ -95,27 +102,29 @@ impl Files<'_> {
         Source::file(&path, self.job).blame(error)
     }
 
-    /// The edges and, at the same time, the features: a packed file is unpacked by one thread only.
-    fn graph_and_features(&self, counts: &Table<i64>) -> Result<(Noted<Graph>, Option<Dense>)> {
+    /// The edges and, at the same time, what nodes have: a packed file is unpacked by one thread
+    /// only.
+    fn graph_and_nodes(&self, counts: &Table<i64>, label_part: &str) -> (Result<Noted>, Nodes) {
         if self.job.threads.count() == 1 {
-            return Ok((self.graph(counts)?, self.features(self.job)?));
+            return (self.graph(counts), self.nodes(label_part, self.job));
         }
         let quiet = Silent(self.job.watch);
-        let (graph, features) = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let job = Job { watch: &quiet, ..*self.job };
-            let features = scope.spawn(move || self.features(&job));
+            let nodes = scope.spawn(move || self.nodes(label_part, &job));
             let graph = self.graph(counts);
-            (graph, features.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-        });
-        Ok((graph?, features?))
+            (graph, nodes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })
     }
 
-    fn features(&self, job: &Job<'_>) -> Result<Option<Dense>> {
-        let file = file_in(&self.raw, "node-feat.csv");
-        file.map(|file| read_table::<f32>(&file, job)?.into_dense()).transpose()
+    fn nodes(&self, label_part: &str, job: &Job<'_>) -> Nodes {
+        let file = |part: &str| file_in(&self.raw, &format!("{part}.csv"));
+        let features = file("node-feat").map(|file| read_table::<f32>(&file, job)?.into_dense());
+        let labels = file(label_part).map(|file| labels(&file, job));
+        Nodes { features: features.transpose(), labels: labels.transpose() }
     }
 
-    fn graph(&self, counts: &Table<i64>) -> Result<Noted<Graph>> {
+    fn graph(&self, counts: &Table<i64>) -> Result<Noted> {
         let starts = starts(counts)?;
         let n = starts.last().map_or(0, |&end| end as usize);
         let edge = self.required("edge")?;
