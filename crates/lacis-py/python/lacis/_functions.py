@@ -63,10 +63,11 @@ def _large(name, original, fused):
 
 
 def _script_as(function, original):
-    """TorchScript compiles the original in its place."""
-    builtin = torch.jit._builtins._find_builtin(original)
+    """TorchScript, where torch still has it, compiles the original in its place."""
+    known = getattr(torch.jit, "_builtins", None)
+    builtin = None if known is None else known._find_builtin(original)
     if builtin is not None:
-        torch.jit._builtins._register_builtin(function, builtin)
+        known._register_builtin(function, builtin)
     function.__script_if_tracing_wrapper = True
     function.__original_fn = original
 
