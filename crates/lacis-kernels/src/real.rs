@@ -38,6 +38,8 @@ pub trait Real:
     const NEG_INFINITY: Self;
     /// The distance from 1 to the next number.
     const EPSILON: Self;
+    /// All bits set: what [`Real::masked`] leaves as it is.
+    const ALL_BITS: Self;
 
     /// The nearest number of this type.
     fn of(value: f64) -> Self;
@@ -50,6 +52,8 @@ pub trait Real:
     fn abs(self) -> Self;
     /// `e^self`; for `f32` such that the compiler makes vectors of it.
     fn exp_by<M: Arith>(self) -> Self;
+    /// The same where `self` is at most 88.
+    fn low_exp_by<M: Arith>(self) -> Self;
     /// The hyperbolic tangent, likewise.
     fn tanh_by<M: Arith>(self) -> Self;
     /// The natural logarithm, likewise.
@@ -58,6 +62,8 @@ pub trait Real:
     fn ln(self) -> Self;
     /// Whether it is not a number.
     fn is_nan(self) -> bool;
+    /// The bits that are set in both: 0 where the mask is 0, whatever the number.
+    fn masked(self, mask: Self) -> Self;
     /// Values of a matrix, which are `f32`, where they need no conversion.
     fn values(values: &[f32]) -> Option<&[Self]>;
 
@@ -115,13 +121,14 @@ pub trait Stored: Element + Copy + Debug + Send + Sync + Compiled {
 }
 
 macro_rules! real {
-    ($type:ty, $exp:expr, $tanh:expr, $ln:expr, $values:expr) => {
+    ($type:ty, $exp:expr, $low_exp:expr, $tanh:expr, $ln:expr, $values:expr) => {
         impl Real for $type {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
             const INFINITY: Self = <$type>::INFINITY;
             const NEG_INFINITY: Self = <$type>::NEG_INFINITY;
             const EPSILON: Self = <$type>::EPSILON;
+            const ALL_BITS: Self = <$type>::from_bits(!0);
 
             #[inline(always)]
             fn of(value: f64) -> Self {
@@ -144,6 +151,10 @@ macro_rules! real {
                 $exp(self)
             }
             #[inline(always)]
+            fn low_exp_by<M: Arith>(self) -> Self {
+                $low_exp(self)
+            }
+            #[inline(always)]
             fn tanh_by<M: Arith>(self) -> Self {
                 $tanh(self)
             }
@@ -158,6 +169,10 @@ macro_rules! real {
             #[inline(always)]
             fn is_nan(self) -> bool {
                 <$type>::is_nan(self)
+            }
+            #[inline(always)]
+            fn masked(self, mask: Self) -> Self {
+                <$type>::from_bits(self.to_bits() & mask.to_bits())
             }
             fn values(values: &[f32]) -> Option<&[Self]> {
                 $values(values)
@@ -194,8 +209,8 @@ macro_rules! real {
     };
 }
 
-real!(f32, math::exp32::<M>, math::tanh32::<M>, math::ln32::<M>, Some);
-real!(f64, f64::exp, f64::tanh, f64::ln, |_| None);
+real!(f32, math::exp32::<M>, math::low_exp32::<M>, math::tanh32::<M>, math::ln32::<M>, Some);
+real!(f64, f64::exp, f64::exp, f64::tanh, f64::ln, |_| None);
 
 /// A number whose upper half is the nearest bf16, ties to even: the carry of half the last bit.
 /// Without branches, so that the compiler makes vectors of it.

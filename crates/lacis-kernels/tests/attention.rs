@@ -497,6 +497,89 @@ fn small_and_empty_matrices() {
     }
 }
 
+/// A matrix with rows of these lengths, over and over, and after half of them a row that is too
+/// long to be done together with others; column 1 is as long.
+fn rows_of_lengths(n_rows: usize, n_cols: usize, lengths: &[usize]) -> Csr {
+    const HUB: usize = 2100;
+    let rng = Rng::new(n_cols as u64, "lengths");
+    let (mut ptr, mut cols) = (vec![0], Vec::new());
+    for i in 0..n_rows {
+        let length = if i == n_rows / 2 { HUB } else { lengths[i % lengths.len()] };
+        for e in 0..length {
+            let drawn = rng.block((i * HUB + e) as u64)[0];
+            cols.push(if drawn.is_multiple_of(3) { 1 } else { drawn % n_cols as u32 });
+        }
+        ptr.push(cols.len() as u32);
+    }
+    let row_ptr = lacis_core::RowPtr::Narrow(ptr.into());
+    let parts = CsrParts { n_cols, row_ptr, cols: cols.into(), values: None, order: None };
+    Csr::new(parts, &Threads::one()).unwrap()
+}
+
+#[test]
+fn short_rows_beside_long_ones() {
+    let a = rows_of_lengths(150, 150, &[5, 0, 1, 5, 16, 17, 5, 40]);
+    assert!(longest_row(&a) > 2048.0 && longest_row(&a.transpose(&Threads::one())) > 1000.0);
+    for heads in [1, 2, 3, 8] {
+        for channels in [1, 4, 8, 10, 16, 41, 80] {
+            check_gat::<f32>(&a, Case::plain(heads, channels), true);
+        }
+    }
+    let gaps = Case { gap: 3, ..Case::plain(8, 4) };
+    check_gat::<f32>(&a, gaps, true);
+    check_gat::<f32>(&a, Case { gap: 1, ..Case::plain(1, 10) }, true);
+    // What edges have of their own is done row by row.
+    check_gat::<f32>(&a, Case { dropout: true, ..Case::plain(8, 4) }, true);
+}
+
+#[test]
+fn short_rows_of_far_columns() {
+    // So many columns that their rows are asked for; most have no entries.
+    let a = rows_of_lengths(90, 20_000, &[3, 0, 7, 1]);
+    for (heads, channels) in [(8, 4), (1, 41), (2, 16)] {
+        check_gat::<f32>(&a, Case::plain(heads, channels), false);
+    }
+}
+
+#[test]
+fn far_scores_and_none_at_all() {
+    // Scores far apart, and rows of nothing but scores that are no numbers.
+    let a = rows_of_lengths(70, 70, &[5, 2]);
+    let case = Case::plain(8, 4);
+    let mut inputs = Inputs::<f32>::new(&a, case);
+    (0..70).for_each(|i| inputs.source.row_mut(i).iter_mut().for_each(|x| *x *= 60.0));
+    let [t, u] = [0, 1].map(|v| Mat::from(&inputs.vectors[v]));
+    let wide = inputs.wide(&a, case);
+    let reference = truth::Gat {
+        target: &wide.source,
+        source: &wide.source,
+        target_vectors: &wide.vectors[0],
+        source_vectors: &wide.vectors[1],
+        edge_vectors: None,
+        edges: wide.edges(),
+        slope: SLOPE,
+    };
+    let right = reference.forward(&a).unwrap();
+    let run = |isa, source: &Dense| {
+        let gat = Gat::new(a.view(), source, [t, u], SLOPE).unwrap();
+        let (mut y, mut lse) = (case.unset::<f32>(70, 32), case.unset::<f32>(70, 8));
+        gat.forward(isa, (&mut y, &mut lse), &Threads::one()).unwrap();
+        y
+    };
+    for isa in Isa::available() {
+        // Scores of some hundreds are known to 1e-4, which is how far a weight may be off.
+        assert_close(&run(isa, &inputs.source), &right, 60.0 * 1e-3, isa.name());
+        let mut broken = inputs.source.clone();
+        broken.row_mut(7).fill(f32::NAN);
+        let y = run(isa, &broken);
+        for i in 0..70 {
+            let names_it = a.row_cols(i).contains(&7) || i == 7;
+            let is_nan = y.row(i).iter().all(|x| x.is_nan());
+            assert_eq!(is_nan, names_it && !a.row(i).is_empty(), "row {i} {}", isa.name());
+        }
+    }
+}
+
 #[test]
 fn many_slices_and_a_row_in_parts() {
     let a = matrix(300, 200, 130_000, false);

@@ -82,13 +82,13 @@ fn scratch(plan: &Plan, sizes: &Sizes) -> usize {
                 Scores::GatV2 => GATV2_TERMS * rows * slots,
                 Scores::Gat => {
                     let targets = if rows != cols { rows * width } else { 0 };
-                    (rows + cols + GAT_TERMS * rows) * slots + targets
+                    GAT_TERMS * rows * slots + targets
                 }
             }
         }
         Operator::Attention(attention) if attention.scores == Scores::Gat => {
-            let ([rows, cols], [_, width]) = (shape(step.inputs[0]), shape(step.inputs[1]));
-            (rows + cols) * slots(attention.heads, width)
+            let ([_, cols], [_, width]) = (shape(step.inputs[0]), shape(step.inputs[1]));
+            cols * slots(attention.heads, width)
         }
         Operator::ExtremeGrad(_) => shape(step.inputs[2]).iter().product(),
         _ => match work(plan, step, sizes) {

@@ -22,7 +22,7 @@ use crate::matrix::MatMut;
 use crate::real::{Real, Stored};
 
 /// Added to the sum of a softmax, as torch_geometric does.
-const SOFTMAX_EPSILON: f64 = 1e-16;
+pub(super) const SOFTMAX_EPSILON: f64 = 1e-16;
 
 /// What tells one attention from another.
 pub(super) trait Score<T: Stored>: Sync {
@@ -53,6 +53,11 @@ pub(super) trait Score<T: Stored>: Sync {
         p: &[Vector<T>],
         sums: &mut [Vector<T>],
     );
+    /// Does the first rows in a way of its own, up to the one that it returns.
+    #[inline(always)]
+    fn blocks(&self, _: &mut Self::Work, rows: Range<usize>, _: (&mut Out<'_, T>, usize)) -> usize {
+        rows.start
+    }
     /// The slopes of the scores that were asked for last, where sums with them can be kept for the
     /// backward pass.
     #[inline(always)]
@@ -199,6 +204,17 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
 
     fn of_nothing(&self) -> Option<T::Sum> {
         Some(T::Sum::NEG_INFINITY)
+    }
+
+    #[inline(always)]
+    fn blocks(
+        &self,
+        work: &mut Self::Work,
+        rows: Range<usize>,
+        out: (&mut Out<'_, T>, usize),
+        _: &mut [Vector<T>],
+    ) -> usize {
+        self.score.blocks(&mut work.own, rows, out)
     }
 
     #[inline(always)]

@@ -4,18 +4,21 @@
 //!   s_eh = leaky(raw_eh),   raw_eh = t_h·x_ih + u_h·z_jh + w_h·f_eh + b_eh
 //!   y_ih = Σ_e p'_eh·z_jh
 //! ```
-//! The products with `t` and `u` are computed once per node, those with `w` once per edge.
+//! The products with `t` and `u` are computed once per node and pass, those with `w` once per edge.
+//! Rows of few edges that have nothing of their own are done many at a time (`short.rs`).
 //! Backward, with `l` the LeakyReLU's slope at `raw`:
 //! ```text
 //!   targets   d(t_h·x_ih) = Σ_e l·ds = dy_ih · Σ_e l·p'·z_jh - δ_ih · Σ_e l·p
 //!   sources   d(u_h·z_jh) = Σ_e l·ds,   dz_jh = Σ_e p'·dy_ih + u_h · d(u_h·z_jh)
 //! ```
 //! # Memory
-//! `2·n·heads` numbers forward, `6·n·heads` backward; with edge features, `nnz·heads` too. A caller
+//! `n·heads` numbers forward, `5·n·heads` backward; with edge features, `nnz·heads` too. A caller
 //! that gives `lse` more columns ([`Gat::kept_columns`]) has both sums over targets kept by the
-//! forward pass; the backward pass then goes over the edges once instead of twice.
+//! forward pass; the backward pass then goes over the edges once instead of twice, and needs
+//! `4·n·heads` numbers.
 
 mod passes;
+mod short;
 
 use std::ops::Range;
 
@@ -23,11 +26,12 @@ use lacis_core::error::same_size;
 use lacis_core::{CsrView, Error, Result, Threads};
 
 use super::backward::{Given, row_of, store_vectors, to_callers_order};
+use super::blocks::Scratch;
 use super::edges::{Edges, edge_options};
 use super::forward::{self, Score};
 use super::gather::{self, AddRows, Fetch, Gathered};
 use super::lanes::{Layout, Vector};
-use super::project::{Spread, project, spread};
+use super::project::{Spread, Vectors, project, project_one, spread};
 use super::rows::{self, Out, PerEntry, nothing};
 use crate::dropout::Dropout;
 use crate::isa::{Arith, Isa};
@@ -176,8 +180,9 @@ impl<'a, T: Stored> Gat<'a, T> {
         }
         let gat = &self.on(isa);
         let bias = gat.edge_bias(isa, threads)?;
-        let ends = gat.project_ends(isa, threads)?;
-        let score = gat.score(&ends, bias.as_ref());
+        let vectors = gat.vectors();
+        let source = gat.project_sources(isa, &vectors, threads)?;
+        let score = gat.score(&vectors, (&source).into(), bias.as_ref());
         forward::run(isa, &score, (y, lse), threads);
         Ok(())
     }
@@ -215,25 +220,29 @@ impl<'a, T: Stored> Gat<'a, T> {
         }
         let gat = &self.on(isa);
         let bias = gat.edge_bias(isa, threads)?;
-        let ends = gat.project_ends(isa, threads)?;
-        let score = gat.score(&ends, bias.as_ref());
         let GatGrads { source, target, target_vectors, source_vectors, .. } = grads;
         let layout = gat.layout;
-        let [t, u] = [gat.target_vectors, gat.source_vectors].map(|m| row_of(layout, m));
+        let wanted = grads.bias.is_some() || gat.edge_vectors.is_some();
+        let kept = given.lse.n_cols > layout.heads && !wanted;
+        // Without a look at the edges of targets, each node's own products are all that is needed.
+        let vectors = gat.vectors();
+        let sources = || gat.project_sources(isa, &vectors, threads);
+        let sources = (!kept).then(sources).transpose()?;
+        let none = Mat { data: &[], n_rows: 0, n_cols: 0, stride: 0 };
+        let sources = sources.as_ref().map_or(none, Mat::from);
+        let score = gat.score(&vectors, sources, bias.as_ref());
 
         let (n, nnz) = (gat.a.n_rows(), gat.a.cols.len());
         let mut stats = layout.slots(n, 4, threads)?;
-        let wanted = grads.bias.is_some() || gat.edge_vectors.is_some();
         let room = || Room::<T::Sum>::lent(nnz, layout.heads, threads);
         let mut scores = wanted.then(room).transpose()?;
         let own = PerEntry::new(nnz, None, scores.as_mut().map(MatMut::from));
-        let kept = given.lse.n_cols > layout.heads && !wanted;
-        let pass = Targets { score: &score, gat, given, vectors: &t, kept };
+        let pass = Targets { score: &score, gat, given, kept };
         let features = [target.unwrap_or(nothing(n)), nothing(n)];
         let out = Out { features, stats: (&mut stats).into() };
         store_vectors(layout, &rows::run(isa, &pass, (out, own), threads), target_vectors);
 
-        let pass = Sources { score: &score, gat, given, vectors: [&t, &u], stats: (&stats).into() };
+        let pass = Sources { score: &score, gat, given, stats: (&stats).into() };
         let m = gat.a.n_cols;
         let out = Out { features: [source, nothing(m)], stats: nothing(m) };
         let totals = rows::run(isa, &pass, (out, PerEntry::none(nnz)), threads);
@@ -287,9 +296,9 @@ impl<'a, T: Stored> Gat<'a, T> {
         let Some((features, vectors)) = self.edges.features.zip(self.edge_vectors) else {
             return Ok(None);
         };
-        let row = row_of(self.layout, vectors);
+        let vectors = Vectors::new(self.layout, vectors);
         let mut sums = Room::lent(features.n_rows, self.layout.heads, threads)?;
-        project(isa, (self.layout, features, &row), (&mut sums).into(), threads);
+        project(isa, (self.layout, features, &vectors), (&mut sums).into(), threads);
         if let Some(bias) = self.edges.bias {
             let mut sums = MatMut::from(&mut sums);
             for e in 0..bias.n_rows {
@@ -299,27 +308,49 @@ impl<'a, T: Stored> Gat<'a, T> {
         Ok(Some(sums))
     }
 
-    /// `t_h·x_ih` of targets and `u_h·z_jh` of sources.
-    fn project_ends<'t>(&self, isa: Isa, threads: &'t Threads) -> Result<[Room<'t, T::Sum>; 2]> {
-        let projected = |x: Mat<'_, T>, vectors| {
-            let mut slots = self.layout.slots(x.n_rows, 1, threads)?;
-            let row = row_of(self.layout, vectors);
-            project(isa, (self.layout, x, &row), (&mut slots).into(), threads);
-            Ok(slots)
-        };
-        let target = self.target.unwrap_or(self.source);
-        Ok([projected(target, self.target_vectors)?, projected(self.source, self.source_vectors)?])
+    /// `t` and `u`.
+    fn vectors(&self) -> [Vectors<T>; 2] {
+        [self.target_vectors, self.source_vectors].map(|vectors| Vectors::new(self.layout, vectors))
+    }
+
+    /// `u_h·z_jh` of sources.
+    fn project_sources<'t>(
+        &self,
+        isa: Isa,
+        [_, u]: &[Vectors<T>; 2],
+        threads: &'t Threads,
+    ) -> Result<Room<'t, T::Sum>> {
+        let mut slots = self.layout.slots(self.source.n_rows, 1, threads)?;
+        project(isa, (self.layout, self.source, u), (&mut slots).into(), threads);
+        Ok(slots)
+    }
+
+    /// Whether edges name rows that no core has in its own cache: there are too many of them, and
+    /// of entries some way apart, a part name rows that are far from each other.
+    fn is_far(&self) -> bool {
+        /// Bytes of rows that such a cache holds beside everything else.
+        const NEAR: usize = 1 << 19;
+        const SAMPLES: usize = 128;
+        const APART: usize = 251;
+        let (cols, reach) = (self.a.cols, NEAR / (self.layout.width() * size_of::<T>()));
+        if self.a.n_cols <= reach || cols.len() <= APART {
+            return self.a.n_cols > reach;
+        }
+        let at = |s: usize| s * (cols.len() - APART) / SAMPLES;
+        let apart = |s: &usize| cols[at(*s)].abs_diff(cols[at(*s) + APART]) as usize > reach;
+        (0..SAMPLES).filter(apart).count() > SAMPLES / 8
     }
 
     fn score<'s>(
         &'s self,
-        [target, source]: &'s [Room<'_, T::Sum>; 2],
+        vectors: &'s [Vectors<T>; 2],
+        source: Mat<'s, T::Sum>,
         bias: Option<&'s Room<'_, T::Sum>>,
     ) -> GatScore<'s, T> {
         let bias = bias.map(Mat::from).or(self.edges.bias);
         let edges = Edges { features: None, bias, dropout: self.edges.dropout };
         let slope = T::Sum::of(self.slope);
-        GatScore { gat: self, target: target.into(), source: source.into(), edges, slope }
+        GatScore { gat: self, vectors, source, edges, slope, far: self.is_far() }
     }
 
     fn check_target(&self) -> Result<()> {
@@ -363,17 +394,41 @@ type EdgeGrads<'a, T> = (
     Option<MatMut<'a, <T as Stored>::Sum>>,
 );
 
+/// What a thread has for the forward pass.
+struct ScoreWork<T: Stored> {
+    /// What the target has.
+    tile: Vec<Vector<T>>,
+    /// Its features, and products of them.
+    room: Vec<Vector<T>>,
+    sums: Vec<Vector<T>>,
+    /// The slopes of the scores.
+    slopes: Vec<Vector<T>>,
+    /// For rows of few entries, where they are done in blocks.
+    blocks: Option<Scratch<T>>,
+}
+
 /// `leaky(t_i + u_j + bias)`.
 struct GatScore<'a, T: Stored> {
     gat: &'a Gat<'a, T>,
-    target: Mat<'a, T::Sum>,
+    /// `t` and `u`.
+    vectors: &'a [Vectors<T>; 2],
+    /// `u_h·z_jh`.
     source: Mat<'a, T::Sum>,
     /// Their bias includes what the features give.
     edges: Edges<'a, T>,
     slope: T::Sum,
+    /// Whether rows that edges name have to be asked for.
+    far: bool,
 }
 
 impl<T: Stored> GatScore<'_, T> {
+    /// What is projected for targets.
+    #[inline(always)]
+    fn targets(&self) -> (Layout, Mat<'_, T>, &Vectors<T>) {
+        let x = self.gat.target.unwrap_or(self.gat.source);
+        (self.gat.layout, x, &self.vectors[0])
+    }
+
     /// Adds a tile and the bias to what the other end has.
     #[inline(always)]
     fn raw(
@@ -404,11 +459,32 @@ impl<T: Stored> GatScore<'_, T> {
 }
 
 impl<T: Stored> Score<T> for GatScore<'_, T> {
-    /// What the target has, and the slopes of the scores.
-    type Work = [Vec<Vector<T>>; 2];
+    type Work = ScoreWork<T>;
 
     fn work(&self) -> Self::Work {
-        [self.gat.layout.tile(), self.gat.layout.scores()]
+        let layout = self.gat.layout;
+        let columns = Gat::<T>::kept_columns(layout.heads, layout.channels);
+        let blocks = || Scratch::new(layout, layout.width(), columns);
+        ScoreWork {
+            tile: layout.tile(),
+            room: layout.rows(1),
+            sums: layout.scores(),
+            slopes: layout.scores(),
+            blocks: self.has_blocks().then(blocks),
+        }
+    }
+
+    #[inline(always)]
+    fn blocks(
+        &self,
+        work: &mut Self::Work,
+        rows: Range<usize>,
+        out: (&mut Out<'_, T>, usize),
+    ) -> usize {
+        match &mut work.blocks {
+            Some(scratch) => self.forward_blocks(scratch, rows, out),
+            None => rows.start,
+        }
     }
 
     fn adjacency(&self) -> CsrView<'_> {
@@ -424,14 +500,15 @@ impl<T: Stored> Score<T> for GatScore<'_, T> {
     }
 
     #[inline(always)]
-    fn begin(&self, [tile, _]: &mut Self::Work, i: usize) {
-        self.gat.layout.tile_of(self.target.row(i), tile);
+    fn begin(&self, work: &mut Self::Work, i: usize) {
+        let ScoreWork { tile, room, sums, .. } = work;
+        project_one(self.targets(), i, (room, sums), tile);
     }
 
     #[inline(always)]
     fn scores<M: Arith>(
         &self,
-        [tile, slopes]: &mut Self::Work,
+        ScoreWork { tile, slopes, .. }: &mut Self::Work,
         entries: Range<usize>,
         scores: &mut [Vector<T>],
     ) {
@@ -455,8 +532,8 @@ impl<T: Stored> Score<T> for GatScore<'_, T> {
     }
 
     #[inline(always)]
-    fn slopes([_, slopes]: &Self::Work) -> Option<&[Vector<T>]> {
-        Some(slopes)
+    fn slopes(work: &Self::Work) -> Option<&[Vector<T>]> {
+        Some(&work.slopes)
     }
 
     #[inline(always)]

@@ -154,6 +154,7 @@ macro_rules! each_vector {
         }
     }};
 }
+pub(super) use each_vector;
 
 /// The numbers of a tile of row `j`, read where they lie.
 macro_rules! read {
@@ -168,6 +169,7 @@ macro_rules! read {
         }
     }};
 }
+pub(super) use read;
 /// Calls a function compiled for the layout's shape.
 macro_rules! by_shape {
     ($layout:expr, $T:ty, $name:ident<$T2:ty, $G:ty $(, $N:ident)?>($job:expr)) => {{
@@ -187,6 +189,7 @@ macro_rules! by_shape {
         }
     }};
 }
+pub(super) use by_shape;
 
 /// Runs a loop on every tile of a row: as many of `V` vectors as there are, the rest in tiles of
 /// one.
@@ -218,17 +221,18 @@ macro_rules! each_tile {
         }
     }};
 }
+pub(super) use each_tile;
 
 /// Where a tile lies: its first vector of a padded row, its first column of `x`, its first head,
 /// and how many lanes of its last vector are meant.
 #[derive(Clone, Copy)]
-struct Tile {
-    vector: usize,
-    col: usize,
-    head: usize,
-    tail: usize,
+pub(super) struct Tile {
+    pub vector: usize,
+    pub col: usize,
+    pub head: usize,
+    pub tail: usize,
     /// Whether it is the first of its head.
-    first: bool,
+    pub first: bool,
 }
 
 /// Sums over each head's channels of a term, to the entries' numbers in `out`.
@@ -496,7 +500,7 @@ pub(super) fn dots_one<F: Real>(layout: Layout, [x, z]: [&[Lanes<F>]; 2], out: &
     }
 }
 
-const fn heads_of<const K: usize, const V: usize>() -> usize {
+pub(super) const fn heads_of<const K: usize, const V: usize>() -> usize {
     match (V * LANES).checked_div(K) {
         Some(heads) => heads,
         None => 1,
@@ -505,7 +509,7 @@ const fn heads_of<const K: usize, const V: usize>() -> usize {
 
 /// The numbers of heads in the lanes of vector `v`.
 #[inline(always)]
-fn weights<F: Real, const K: usize>(p: &[F], v: usize) -> Lanes<F> {
+pub(super) fn weights<F: Real, const K: usize>(p: &[F], v: usize) -> Lanes<F> {
     let mut lanes = [F::ZERO; LANES];
     match K {
         0 => return [p[0]; LANES],
@@ -529,7 +533,7 @@ fn weights<F: Real, const K: usize>(p: &[F], v: usize) -> Lanes<F> {
 /// The end of the last rows.
 #[cold]
 #[inline(never)]
-fn end_of<T: Stored, const V: usize>(rest: &[T]) -> [[T; LANES]; V] {
+pub(super) fn end_of<T: Stored, const V: usize>(rest: &[T]) -> [[T; LANES]; V] {
     let mut row = [[T::narrow(T::Sum::ZERO); LANES]; V];
     row.as_flattened_mut()[..rest.len()].copy_from_slice(rest);
     row
@@ -537,7 +541,7 @@ fn end_of<T: Stored, const V: usize>(rest: &[T]) -> [[T; LANES]; V] {
 
 /// Vector `v` of a tile; of the last, what is meant.
 #[inline(always)]
-fn vector<T: Stored, const K: usize, const V: usize>(
+pub(super) fn vector<T: Stored, const K: usize, const V: usize>(
     row: &[T],
     v: usize,
     meant: &Lanes<T::Sum>,
@@ -548,16 +552,17 @@ fn vector<T: Stored, const K: usize, const V: usize>(
     }
     if K == 0 && v == V - 1 {
         for l in 0..LANES {
-            lanes[l] = if meant[l] > T::Sum::ZERO { lanes[l] } else { T::Sum::ZERO };
+            lanes[l] = lanes[l].masked(meant[l]);
         }
     }
     lanes
 }
 
-/// Ones in the lanes of a tile's last vector that are meant.
+/// A mask of the lanes of a tile's last vector that are meant: of comparisons instead, the compiler
+/// makes branches, lane by lane.
 #[inline(always)]
-fn meant<F: Real>(tile: Tile) -> Lanes<F> {
-    keep(&[F::ONE; LANES], tile.tail, F::ZERO)
+pub(super) fn meant<F: Real>(tile: Tile) -> Lanes<F> {
+    keep(&[F::ALL_BITS; LANES], tile.tail, F::ZERO)
 }
 
 /// Asks for tiles of rows to come: every line, and where rows do not begin with one, one more.

@@ -23,7 +23,7 @@ use crate::real::{Real, Stored};
 pub(super) const CHUNK: usize = 64;
 
 /// Entries ahead of which rows are asked for into the second cache, and into the first.
-const FAR: usize = 64;
+pub(super) const FAR: usize = 64;
 const NEAR: usize = 12;
 /// Numbers of gathered rows that fit the nearest cache beside everything else.
 const CHUNK_NUMBERS: usize = 4096;
@@ -417,12 +417,12 @@ pub(super) fn mul_add<M: Arith, F: Real>(w: &Lanes<F>, x: &Lanes<F>, sum: &Lanes
     lanes
 }
 
-/// `e^(a - b)`.
+/// `e^(a - b)`, where `a` is the greater by no more than rounding can do.
 #[inline(always)]
 pub(super) fn exp_less<M: Arith, F: Real>(a: &Lanes<F>, b: &Lanes<F>) -> Lanes<F> {
     let mut lanes = [F::ZERO; LANES];
     for l in 0..LANES {
-        lanes[l] = math::exp::<M, F>(a[l] - b[l]);
+        lanes[l] = math::low_exp::<M, F>(a[l] - b[l]);
     }
     lanes
 }

@@ -20,6 +20,7 @@
 //! uses it.
 
 mod backward;
+mod blocks;
 mod dot;
 mod edges;
 mod forward;

@@ -5,7 +5,9 @@ use std::ops::Range;
 use lacis_core::Threads;
 use lacis_core::threads::ranges;
 
-use super::gather::{AddRows, Fetch, Gathered, Times, join_one, reduce};
+use super::backward::row_of;
+use super::blocks::{fits, row_dots};
+use super::gather::{AddRows, Fetch, Gathered, Times, dots_one, join_one, reduce};
 use super::lanes::{CHUNK, LANES, Layout, Vector};
 use super::rows;
 use crate::isa::{Arith, Isa, per_isa};
@@ -16,7 +18,41 @@ use crate::real::{Real, Stored};
 const ROWS: usize = 1 << 12;
 
 /// What is projected: rows of this layout, onto vectors.
-type From<'a, T> = (Layout, Mat<'a, T>, &'a [Vector<T>]);
+type From<'a, T> = (Layout, Mat<'a, T>, &'a Vectors<T>);
+
+/// A vector per head.
+pub(super) struct Vectors<T: Stored> {
+    /// As a row of features.
+    pub row: Vec<Vector<T>>,
+    /// As such a row lies in memory, with what a tile may read past its end.
+    flat: Vec<T::Sum>,
+}
+
+impl<T: Stored> Vectors<T> {
+    pub fn new(layout: Layout, vectors: Mat<'_, T::Sum>) -> Self {
+        let mut flat: Vec<_> = (0..vectors.n_rows).flat_map(|h| vectors.row(h)).copied().collect();
+        flat.resize(flat.len() + 4 * LANES, T::Sum::ZERO);
+        Vectors { row: row_of(layout, vectors), flat }
+    }
+
+    /// A matrix whose rows are all the same.
+    pub fn rows(&self) -> Mat<'_, T::Sum> {
+        Mat { data: &self.flat, n_rows: usize::MAX, n_cols: self.flat.len(), stride: 0 }
+    }
+}
+
+/// `x_ih · vectors_h` as a tile, by way of the padded row `room` and the list `sums`.
+#[inline(always)]
+pub(super) fn project_one<T: Stored>(
+    (layout, x, vectors): From<'_, T>,
+    i: usize,
+    (room, sums): (&mut [Vector<T>], &mut [Vector<T>]),
+    tile: &mut [Vector<T>],
+) {
+    layout.load(x, i, room, 0);
+    dots_one(layout, [room, &vectors.row], sums.as_flattened_mut());
+    layout.tile_of(&sums.as_flattened()[..layout.heads], tile);
+}
 
 /// `out_rh = x_rh · vectors_h`.
 pub(super) fn project<T: Stored>(
@@ -28,7 +64,13 @@ pub(super) fn project<T: Stored>(
     let tasks = ranges(from.1.n_rows, ROWS);
     let ends: Vec<usize> = tasks.iter().map(|rows| rows.end).collect();
     let tasks = tasks.into_iter().zip(out.split(&ends)).collect();
-    threads.for_each(tasks, |(rows, out)| project_rows::<T>(isa, (from, rows, out)));
+    threads.for_each(tasks, |(rows, out): (Range<usize>, MatMut<'_, _>)| {
+        let (layout, x, vectors) = from;
+        if fits::<T>(layout) && out.stride == layout.slots {
+            return row_dots((layout, rows.len(), (x, rows.start), (vectors.rows(), 0), out.data));
+        }
+        project_rows::<T>(isa, (from, rows, out));
+    });
 }
 
 /// Some rows, and where they go.
@@ -49,7 +91,7 @@ fn project_body<M: Arith, T: Stored>(part: Part<'_, T>) {
         let first = rows.start + start;
         names.iter_mut().zip(first..).for_each(|(name, i)| *name = i as u32);
         let gathered = (Gathered::new(x, &names, 0..end - start), Fetch::No);
-        reduce(layout, gathered, Times(vectors), &mut sums);
+        reduce(layout, gathered, Times(&vectors.row), &mut sums);
         for (i, sums) in (start..end).zip(sums.as_flattened().chunks_exact(layout.slots)) {
             for (out, sum) in out.row_mut(i).iter_mut().zip(&sums[..layout.heads]) {
                 *out = *sum;

@@ -37,6 +37,18 @@ pub(super) trait Pass<T: Stored>: Sync {
     fn reads_entries(&self) -> bool {
         true
     }
+    /// Does the first rows in a way of its own, up to the one that it returns; `out` begins with
+    /// the row whose number is beside it.
+    #[inline(always)]
+    fn blocks(
+        &self,
+        _: &mut Self::Work,
+        rows: Range<usize>,
+        _: (&mut Out<'_, T>, usize),
+        _: &mut [Vector<T>],
+    ) -> usize {
+        rows.start
+    }
     /// Reads what row `i` has, and sets its sums to what they are without entries.
     fn begin<M: Arith>(&self, work: &mut Self::Work, i: usize, sums: &mut [Vector<T>]);
     /// Adds entries to the sums of the row that was begun, and writes what each has of its own.
@@ -288,7 +300,16 @@ fn body<M: Arith, T: Stored, P: Pass<T>>(
         totals: vec![[T::Sum::ZERO; LANES]; sizes.totals],
     };
     let of_nothing = pass.of_nothing();
-    for i in rows {
+    let mut next = rows.start;
+    while next < rows.end {
+        if let (None, Some(out)) = (&entries, &mut out) {
+            next = pass.blocks(work, next..rows.end, (out, first), &mut done.totals);
+            if next == rows.end {
+                break;
+            }
+        }
+        let i = next;
+        next += 1;
         if let (true, Some(stats), Some(out)) = (a.row(i).is_empty(), of_nothing, &mut out) {
             out.row(i - first).clear(stats);
             continue;

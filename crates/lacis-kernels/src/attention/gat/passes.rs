@@ -5,9 +5,12 @@ use std::ops::Range;
 use lacis_core::CsrView;
 
 use super::super::backward::{Chunk, Given, Target, scale, store_scores};
+use super::super::blocks::Scratch;
 use super::super::gather::{self, AddRows, Fetch, Gathered, Times};
-use super::super::lanes::{LANES, Lanes, Layout, Vector, copy_tile};
+use super::super::lanes::{LANES, Layout, Vector, copy_tile};
+use super::super::project::project_one;
 use super::super::rows::{OutRow, Pass, PerEntry, Sizes, Sums};
+use super::short::To;
 use super::{Gat, GatScore};
 use crate::isa::Arith;
 use crate::matrix::Mat;
@@ -18,7 +21,6 @@ pub(super) struct Targets<'a, T: Stored> {
     pub score: &'a GatScore<'a, T>,
     pub gat: &'a Gat<'a, T>,
     pub given: &'a Given<'a, T>,
-    pub vectors: &'a [Vector<T>],
     /// Whether the forward pass kept the sums.
     pub kept: bool,
 }
@@ -36,18 +38,22 @@ impl<T: Stored> Targets<'_, T> {
 }
 
 /// Scratch memory of a backward pass.
-pub(super) struct Work<F> {
-    chunk: Chunk<F>,
-    slopes: Vec<Lanes<F>>,
-    target: Target<F>,
-    tile: Vec<Lanes<F>>,
+pub(super) struct Work<T: Stored> {
+    chunk: Chunk<T::Sum>,
+    slopes: Vec<Vector<T>>,
+    target: Target<T::Sum>,
+    tile: Vec<Vector<T>>,
     /// Features of the source, or of the target.
-    own: Vec<Lanes<F>>,
+    own: Vec<Vector<T>>,
+    /// For rows of few entries, where they are done in blocks.
+    blocks: Option<Scratch<T>>,
 }
 
-impl<F: Real> Work<F> {
-    fn new(layout: Layout) -> Self {
+impl<T: Stored> Work<T> {
+    fn new(layout: Layout, blocks: bool) -> Self {
+        let scratch = || Scratch::new(layout, layout.width(), 4 * layout.slots);
         Work {
+            blocks: blocks.then(scratch),
             chunk: Chunk::new(layout),
             slopes: layout.scores(),
             target: Target::new(layout),
@@ -58,10 +64,11 @@ impl<F: Real> Work<F> {
 }
 
 impl<T: Stored> Pass<T> for Targets<'_, T> {
-    type Work = Work<T::Sum>;
+    type Work = Work<T>;
 
     fn work(&self) -> Self::Work {
-        Work::new(self.gat.layout)
+        let own = self.gat.target.is_none();
+        Work::new(self.gat.layout, self.kept && own && self.score.has_blocks())
     }
 
     fn adjacency(&self) -> CsrView<'_> {
@@ -79,10 +86,24 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
     }
 
     #[inline(always)]
+    fn blocks(
+        &self,
+        work: &mut Self::Work,
+        rows: Range<usize>,
+        out: To<'_, '_, T>,
+        totals: &mut [Vector<T>],
+    ) -> usize {
+        match &mut work.blocks {
+            Some(scratch) => self.in_blocks(scratch, rows, out, totals),
+            None => rows.start,
+        }
+    }
+
+    #[inline(always)]
     fn begin<M: Arith>(&self, work: &mut Self::Work, i: usize, sums: &mut [Vector<T>]) {
-        let layout = self.gat.layout;
-        layout.tile_of(self.score.target.row(i), &mut work.tile);
-        work.target.begin(layout, self.given, i);
+        let Work { own, chunk, tile, .. } = work;
+        project_one(self.score.targets(), i, (own, &mut chunk.dots), tile);
+        work.target.begin(self.gat.layout, self.given, i);
         sums.fill([T::Sum::ZERO; LANES]);
     }
 
@@ -130,7 +151,7 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
         out: OutRow<'_, T>,
     ) {
         let (layout, tile) = (self.gat.layout, self.gat.layout.tile_vectors());
-        let Work { chunk, target, own, .. } = work;
+        let Work { chunk, target, own, tile: of_target, .. } = work;
         let (slope_sum, values) = sums.row.split_at_mut(tile);
         match self.kept {
             true => self.read_kept(i, slope_sum, values),
@@ -144,17 +165,16 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
             }
         }
         let (t, rest) = out.stats.split_at_mut(layout.slots);
-        t.copy_from_slice(self.score.target.row(i));
+        t.copy_from_slice(&of_target.as_flattened()[..layout.slots]);
         target.store(layout, rest);
         rest[2 * layout.slots..].copy_from_slice(&d.as_flattened()[..layout.slots]);
 
-        layout.load(self.gat.target.unwrap_or(self.gat.source), i, own, 0);
         gather::join_one::<M, _, _>(layout, own, (d.as_flattened(), AddRows), sums.totals);
         let [x, _] = out.features;
         if !x.is_empty() {
             values.fill([T::Sum::ZERO; LANES]);
             let p = (d.as_flattened(), AddRows);
-            gather::join_one::<M, _, _>(layout, self.vectors, p, values);
+            gather::join_one::<M, _, _>(layout, &self.score.vectors[0].row, p, values);
             layout.store(values, x);
         }
     }
@@ -165,17 +185,15 @@ pub(super) struct Sources<'a, T: Stored> {
     pub score: &'a GatScore<'a, T>,
     pub gat: &'a Gat<'a, T>,
     pub given: &'a Given<'a, T>,
-    /// Those of targets, those of sources.
-    pub vectors: [&'a [Vector<T>]; 2],
     /// `t`, `lse`, `δ` and the gradient of `t_h·x_ih` of each target.
     pub stats: Mat<'a, T::Sum>,
 }
 
 impl<T: Stored> Pass<T> for Sources<'_, T> {
-    type Work = Work<T::Sum>;
+    type Work = Work<T>;
 
     fn work(&self) -> Self::Work {
-        Work::new(self.gat.layout)
+        Work::new(self.gat.layout, self.score.has_blocks())
     }
 
     fn adjacency(&self) -> CsrView<'_> {
@@ -194,10 +212,24 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
     }
 
     #[inline(always)]
+    fn blocks(
+        &self,
+        work: &mut Self::Work,
+        rows: Range<usize>,
+        out: To<'_, '_, T>,
+        totals: &mut [Vector<T>],
+    ) -> usize {
+        match &mut work.blocks {
+            Some(scratch) => self.in_blocks(scratch, rows, out, totals),
+            None => rows.start,
+        }
+    }
+
+    #[inline(always)]
     fn begin<M: Arith>(&self, work: &mut Self::Work, j: usize, sums: &mut [Vector<T>]) {
-        let layout = self.gat.layout;
-        layout.tile_of(self.score.source.row(j), &mut work.tile);
-        layout.load(self.gat.source, j, &mut work.own, 0);
+        let Work { own, chunk, tile, .. } = work;
+        let from = (self.gat.layout, self.gat.source, &self.score.vectors[1]);
+        project_one(from, j, (own, &mut chunk.dots), tile);
         sums.fill([T::Sum::ZERO; LANES]);
     }
 
@@ -243,7 +275,7 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
         let d = &mut chunk.dots;
         copy_tile(score_sum, &mut d[..tile]);
         gather::join_one::<M, _, _>(layout, own, (d.as_flattened(), AddRows), sums.totals);
-        let [t, u] = self.vectors;
+        let [t, u] = self.score.vectors.each_ref().map(|vectors| &vectors.row[..]);
         gather::join_one::<M, _, _>(layout, u, (d.as_flattened(), AddRows), values);
         if self.gat.target.is_none() {
             let of_target = &self.stats.row(j)[3 * layout.slots..];
