@@ -10,7 +10,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::io::Read;
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use lacis_core::{Coo, Dataset, Dense, Error, Features, Labels, Origin, Result, Tags};
@@ -227,6 +227,10 @@ fn part_edges(part: &Part, first: u32, coo: &mut Coo, job: &Job<'_>) -> Result<(
     })
 }
 
+/// Lists of numbers are packed to a fifth or so: a text that is so many times its file is read by
+/// the parser that does not hold it.
+const PACKED: u64 = 8;
+
 /// `{"node": [position, …], …}`: the nodes as they come, and their positions one after another,
 /// ascending and without repeats in each list.
 #[derive(Debug, Default, PartialEq)]
@@ -242,12 +246,16 @@ impl Lists {
         let bad = |e: &dyn fmt::Display| {
             Error::file(path, format!("is no {{\"node\": [features]}}: {e}"))
         };
-        let mut text = Vec::new();
-        Input::open(path)?.unpacked(path)?.read_to_end(&mut text).map_err(|e| bad(&e))?;
+        let (mut text, most) =
+            (Vec::new(), PACKED * std::fs::metadata(path).map_or(0, |m| m.len()));
+        let mut start = Input::open(path)?.unpacked(path)?.take(most);
+        start.read_to_end(&mut text).map_err(|e| bad(&e))?;
         if let Some(lists) = plain_lists(&text, job) {
             return Ok(lists);
         }
-        let mut json = serde_json::Deserializer::from_slice(&text);
+        drop(text);
+        let text = BufReader::with_capacity(256 << 10, Input::open(path)?.unpacked(path)?);
+        let mut json = serde_json::Deserializer::from_reader(text);
         let mut lists = Lists::default();
         let read = NodeLists(&mut lists).deserialize(&mut json).and_then(|()| json.end());
         read.map_err(|e| bad(&e))?;

@@ -73,9 +73,14 @@ impl Measured<'_> {
         self.memory(gbps).map_or(unmeasured, |known| known * 1e9)
     }
 
+    /// Bytes per second of a copy.
+    fn copied(&self) -> f64 {
+        self.rate(|stream| stream.copy_gbps, COPY)
+    }
+
     /// Bytes per second of an operation on each element, from memory.
     fn each(&self) -> f64 {
-        self.rate(|stream| stream.each_gbps, COPY)
+        self.rate(|stream| stream.each_gbps, self.copied())
     }
 
     /// Bytes that pass by. Of what the last cache would hold, steps between have taken the place of
@@ -83,7 +88,8 @@ impl Measured<'_> {
     fn stream(&self, read: usize, written: usize) -> f64 {
         let bytes = (read + written) as f64;
         let near = read + written < self.0.machine.last_bytes() / 2;
-        let fast = if near { self.rate(|s| s.near_gbps, NEAR * COPY) } else { self.each() };
+        let cached = || self.rate(|stream| stream.near_gbps, NEAR * self.copied());
+        let fast = if near { cached() } else { self.each() };
         0.5 * bytes / fast + 0.5 * bytes / self.each()
     }
 
@@ -95,7 +101,7 @@ impl Measured<'_> {
     /// What was near when a kernel was measured again and again, and is not when other steps came
     /// between: as much as the last cache holds.
     fn again(&self, bytes: usize) -> f64 {
-        bytes.min(self.0.machine.last_bytes()) as f64 / self.rate(|s| s.copy_gbps, COPY)
+        bytes.min(self.0.machine.last_bytes()) as f64 / self.copied()
     }
 
     /// A sparse product without what follows it.

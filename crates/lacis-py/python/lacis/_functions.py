@@ -1,6 +1,7 @@
 """The functions that `patch()` replaces: reductions by index, and products with sparse matrices."""
 
 import functools
+import types
 
 import torch
 from torch import Tensor
@@ -57,6 +58,11 @@ def _large(name, original, fused):
             return original(input, *args, **kwargs)
         return replacement(input, *args, **kwargs)
 
+    # As pickle finds it: what holds a patched function can be saved and sent.
+    if getattr(original, "__module__", None) != "torch.nn.functional":
+        is_method = isinstance(original, types.MethodDescriptorType)
+        function.__module__ = "torch"
+        function.__qualname__ = f"Tensor.{name}" if is_method else name
     _script_as(function, original)
     _made[original] = function
     return function
@@ -89,7 +95,7 @@ def relu(original):
 
 def log_softmax(original):
     def fused(x, dim, dtype=None):
-        require(dim in (1, -1), "another dimension than the last")
+        require(type(dim) is int and dim in (1, -1), "another dimension than the last")
         require(dtype is None or dtype is x.dtype, "another type of result")
         _check_matrix(x)
         return lambda: _pointwise.log_softmax(x)

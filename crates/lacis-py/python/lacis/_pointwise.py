@@ -17,6 +17,9 @@ LARGE = 1 << 18
 # Exponentials that take a millisecond or more.
 _POWERS = 1 << 21
 
+# Gradients of many at a time (`is_grads_batched`) meet operations that know of batches only.
+_is_batched = getattr(torch._C._functorch, "is_legacy_batchedtensor", lambda grad: False)
+
 _aten = torch.ops.aten
 _relu_back = _aten.threshold_backward.grad_input
 _log_softmax_back = _aten._log_softmax_backward_data.out
@@ -45,7 +48,7 @@ class _Relu(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         (y,) = ctx.saved_tensors
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or _is_batched(grad):
             return grad.masked_fill(y <= 0, 0)
         return _relu_back(grad, y, 0, grad_input=empty(*y.shape, y.dtype))
 
@@ -69,7 +72,7 @@ class _LogSoftmax(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         (y,) = ctx.saved_tensors
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or _is_batched(grad):
             return grad - y.exp() * grad.sum(1, keepdim=True)
         return _log_softmax_back(grad, y, 1, y.dtype, out=empty(*y.shape, y.dtype))
 
@@ -103,12 +106,20 @@ class _CrossEntropy(torch.autograd.Function):
     def backward(ctx, grad):
         if torch.is_grad_enabled():
             return _again(ctx, grad), None, None
+        if _is_batched(grad):
+            return _gradient(ctx) * grad, None, None
         gradient, ctx.gradient = ctx.gradient, None
         if gradient is None:
-            (x,) = ctx.saved_tensors
-            gradient = empty(*x.shape, x.dtype)
-            _loss(x, ctx.of, gradient)
+            gradient = _gradient(ctx)
         return gradient if grad.item() == 1.0 else gradient.mul_(grad), None, None
+
+
+def _gradient(ctx):
+    """The loss's gradient, in memory of its own."""
+    (x,) = ctx.saved_tensors
+    gradient = empty(*x.shape, x.dtype)
+    _loss(x, ctx.of, gradient)
+    return gradient
 
 
 def _again(ctx, grad):

@@ -12,8 +12,8 @@ use lacis::{Buffer, Error, Result};
 
 /// Bytes of a block are a multiple of this.
 const UNIT: usize = 2 << 20;
-/// Unused blocks are kept up to this many bytes, or half as many again as were in use at a time:
-/// the next epoch needs them all, and not all sizes at once.
+/// Blocks, used and unused, are kept up to this many bytes, or half as many again as were in use at
+/// a time: the next epoch needs them all, and not all sizes at once.
 pub const KEPT_BYTES: usize = 256 << 20;
 /// With every block that is asked for, the most sinks by this part of it, so that memory for one
 /// large graph is not kept for ever.
@@ -40,8 +40,15 @@ impl Blocks {
         let size = block.len();
         (self.used_bytes, self.free_bytes) = (self.used_bytes - size, self.free_bytes + size);
         self.free.entry(size).or_default().push(block);
+        self.surplus(0)
+    }
+
+    /// What is too much to keep, largest first, where so many bytes more are about to be used.
+    fn surplus(&mut self, more: usize) -> Vec<Buffer<u8>> {
+        let most = self.most_bytes.max(self.used_bytes + more);
         let mut dropped = Vec::new();
-        while self.free_bytes > KEPT_BYTES.max(self.most_bytes + self.most_bytes / 2)
+        while self.free_bytes > 0
+            && self.free_bytes + self.used_bytes + more > KEPT_BYTES.max(most + most / 2)
             && let Some(mut largest) = self.free.last_entry()
         {
             match largest.get_mut().pop() {
@@ -64,21 +71,27 @@ fn with_blocks<R>(f: impl FnOnce(&mut Blocks) -> R) -> R {
 
 /// A block of at least so many bytes. What it holds is not defined.
 fn take(bytes: usize) -> Result<Buffer<u8>> {
-    let size = bytes.max(1).next_multiple_of(UNIT);
-    let kept = with_blocks(|blocks| {
-        blocks.used(size);
+    let size = bytes.max(1).checked_next_multiple_of(UNIT).ok_or(Error::Memory { bytes })?;
+    let (kept, dropped) = with_blocks(|blocks| {
         let block = blocks.free.get_mut(&size).and_then(Vec::pop);
         if block.is_some() {
             blocks.free_bytes -= size;
         }
-        block
+        // A new block joins those that wait: together they stay below what may be kept.
+        let dropped = if block.is_none() { blocks.surplus(size) } else { Vec::new() };
+        (block, dropped)
     });
-    match kept {
-        Some(block) => Ok(block),
-        None => Buffer::try_zeroed(size).inspect_err(|_| {
-            with_blocks(|blocks| blocks.used_bytes -= size);
-        }),
-    }
+    drop(dropped);
+    let block = match kept {
+        Some(block) => block,
+        None => Buffer::try_zeroed(size).or_else(|_| {
+            clear();
+            Buffer::try_zeroed(size)
+        })?,
+    };
+    // Counted once it is there: a request that was refused says nothing of what is used.
+    with_blocks(|blocks| blocks.used(size));
+    Ok(block)
 }
 
 fn give_back(block: Buffer<u8>) {

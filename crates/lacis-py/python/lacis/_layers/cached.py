@@ -9,8 +9,9 @@ class Promised(tuple):
     """The pair ``(edge_index, edge_weight)`` of a normalised adjacency, made when somebody looks.
 
     torch_geometric keeps it in every layer: seven times the bytes of the matrix that the kernels
-    use. Whoever reads it (the original after :func:`lacis.unpatch`, a copy, a pickle) finds the
-    same edges and weights, sorted by target.
+    use. Whoever reads it in Python (the original after :func:`lacis.unpatch`, a copy, a pickle)
+    finds the same edges and weights, sorted by target; what reads tuples in C, as TorchScript
+    does, needs ``tuple(promised)``.
     """
 
     def __new__(cls, matrix, flow, dtype):
@@ -36,6 +37,18 @@ class Promised(tuple):
 
     def __len__(self):
         return 2
+
+    def __add__(self, other):
+        return self.pair() + other
+
+    def __contains__(self, item):
+        return item in self.pair()
+
+    def __eq__(self, other):
+        return self is other or self.pair() == other
+
+    def __hash__(self):
+        return id(self)
 
     def __repr__(self):
         return repr(self.pair())
