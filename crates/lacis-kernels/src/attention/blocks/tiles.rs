@@ -207,7 +207,8 @@ fn store_kept<F: Real>(
             // What is written past the last is written again later, or never read.
             Some(out) if slots == 1 && first => out.copy_from_slice(&sums[..4]),
             _ => {
-                for (out, sum) in out[at..end].iter_mut().step_by(slots).zip(&sums[..4]) {
+                let places = out[at..].iter_mut().step_by(slots).take((end - at) / slots);
+                for (out, sum) in places.zip(&sums[..4]) {
                     *out = if first { *sum } else { *out + *sum };
                 }
             }
