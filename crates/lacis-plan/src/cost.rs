@@ -275,7 +275,7 @@ fn gates(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
 }
 
 /// What a loss does with an element counts for so many exponentials.
-const LOSS: usize = 8;
+const LOSS: usize = 5;
 /// So do a random number drawn by itself, an entry that is scaled by what its ends have, and one
 /// that gets another place.
 const DRAWN: usize = 8;

@@ -83,14 +83,11 @@ impl Measured<'_> {
         self.rate(|stream| stream.each_gbps, self.copied())
     }
 
-    /// Bytes that pass by. Of what the last cache would hold, steps between have taken the place of
-    /// about half.
+    /// Bytes that pass by: faster from caches as long as they fit.
     fn stream(&self, read: usize, written: usize) -> f64 {
-        let bytes = (read + written) as f64;
         let near = read + written < self.0.machine.last_bytes() / 2;
         let cached = || self.rate(|stream| stream.near_gbps, NEAR * self.copied());
-        let fast = if near { cached() } else { self.each() };
-        0.5 * bytes / fast + 0.5 * bytes / self.each()
+        (read + written) as f64 / if near { cached() } else { self.each() }
     }
 
     /// Exponentials, and what takes as long.
@@ -99,9 +96,9 @@ impl Measured<'_> {
     }
 
     /// What was near when a kernel was measured again and again, and is not when other steps came
-    /// between: as much as the last cache holds.
+    /// between: half of as much as the last cache holds.
     fn again(&self, bytes: usize) -> f64 {
-        bytes.min(self.0.machine.last_bytes()) as f64 / self.copied()
+        0.5 * bytes.min(self.0.machine.last_bytes()) as f64 / self.copied()
     }
 
     /// A sparse product without what follows it.
