@@ -153,3 +153,20 @@ def test_a_layer_s_cached_graph_is_there_for_whoever_looks(flow):
         for other in (layer, copied, pickled):
             assert torch.allclose(other(features(), index), out, atol=1e-5)
         lacis.unpatch()
+
+
+def test_memory_of_a_result_serves_another_that_is_a_little_smaller():
+    from lacis._torch import empty
+
+    rows = 1 << 17
+    lacis.clear_caches()
+    wide = empty(rows, 40, torch.float32)
+    kept = lacis.report().memory["used_bytes"]
+    del wide
+    narrow = empty(rows, 34, torch.float32)
+    assert lacis.report().memory == {"used_bytes": kept, "kept_bytes": 0}
+    del narrow
+    small = empty(rows, 8, torch.float32)
+    memory = lacis.report().memory
+    assert memory["kept_bytes"] == kept and 0 < memory["used_bytes"] < kept
+    del small

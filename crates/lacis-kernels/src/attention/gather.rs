@@ -5,8 +5,8 @@
 //!   join     sums   ← join(weights of e's heads, x_j, sums)    likewise
 //! ```
 //! Rows are read where they lie, a tile of `V` vectors at a time. `K` says how heads lie in them:
-//! 4 or 8 lanes each, 16, or (0) one head in vectors of its own, of which the last may be read on
-//! into what follows; that is set to 0.
+//! 2, 4 or 8 lanes each, 16, or (0) one head in vectors of its own, of which the last may be read
+//! on into what follows; that is set to 0.
 
 use std::ops::Range;
 
@@ -178,6 +178,7 @@ macro_rules! by_shape {
             $name::<$T2, $G, 0, 1 $(, $N)?>(isa, job);
         } else {
             match $layout.shape {
+                (2, _) => $name::<$T2, $G, 2, 2 $(, $N)?>(isa, job),
                 (4, _) => $name::<$T2, $G, 4, 2 $(, $N)?>(isa, job),
                 (8, _) => $name::<$T2, $G, 8, 4 $(, $N)?>(isa, job),
                 (16, _) => $name::<$T2, $G, 16, 4 $(, $N)?>(isa, job),
@@ -467,6 +468,7 @@ pub(super) fn join_one<M: Arith, F: Real, J: Join<F>>(
 #[inline(always)]
 pub(super) fn weight_at<F: Real>(layout: Layout, p: &[F], v: usize) -> Lanes<F> {
     match (layout.shape.0, layout.per_head()) {
+        (2, _) => weights::<F, 2>(p, v),
         (4, _) => weights::<F, 4>(p, v),
         (8, _) => weights::<F, 8>(p, v),
         // No division where there is one head, or one vector of each.
@@ -481,6 +483,9 @@ pub(super) fn weight_at<F: Real>(layout: Layout, p: &[F], v: usize) -> Lanes<F> 
 pub(super) fn dots_one<F: Real>(layout: Layout, [x, z]: [&[Lanes<F>]; 2], out: &mut [F]) {
     let both = x.iter().zip(z).take(layout.vectors);
     match layout.shape.0 {
+        2 => both.enumerate().for_each(|(v, (x, z))| {
+            store_sums::<F, 2, 1>(&[mul(x, z)], true, &mut out[8 * v..8 * v + 8]);
+        }),
         4 => both.enumerate().for_each(|(v, (x, z))| {
             store_sums::<F, 4, 1>(&[mul(x, z)], true, &mut out[4 * v..4 * v + 4]);
         }),
@@ -514,6 +519,12 @@ pub(super) fn weights<F: Real, const K: usize>(p: &[F], v: usize) -> Lanes<F> {
     match K {
         0 => return [p[0]; LANES],
         LANES => return [p[v]; LANES],
+        2 => {
+            let heads = &p[8 * v..8 * v + 8];
+            for l in 0..LANES {
+                lanes[l] = heads[l / 2];
+            }
+        }
         4 => {
             let heads: [F; 4] = [p[4 * v], p[4 * v + 1], p[4 * v + 2], p[4 * v + 3]];
             for l in 0..LANES {

@@ -1,7 +1,7 @@
 //! How the heads of a row lie in vectors of 16 lanes.
 //!
 //! ```text
-//!   features of an edge   head 0 in 4, 8 or 16·m lanes | head 1 | …              `vectors` of them
+//!   features of an edge   head 0 in 2, 4, 8 or 16·m lanes | head 1 | …           `vectors` of them
 //!   scores of edges       heads of edge 0, padded to 1, 2, 4, 8 or 16·m | those of edge 1 | …
 //! ```
 //! Scores of many edges are so one list of whole vectors, whatever the number of heads; a number
@@ -40,7 +40,7 @@ pub(super) struct Layout {
     pub heads: usize,
     /// Numbers per head.
     pub channels: usize,
-    /// Lanes per head: 4, 8 or a multiple of 16.
+    /// Lanes per head: 2, 4, 8 or a multiple of 16.
     lanes: usize,
     /// Lanes of an edge's scores: 1, 2, 4, 8 or a multiple of 16.
     pub slots: usize,
@@ -78,8 +78,8 @@ pub(super) const fn has_shapes<T: Stored>() -> bool {
     matches!(T::DTYPE, DType::F32)
 }
 
-/// How loops over rows are compiled: lanes of a head (4, 8, 16, or 0 where each head has vectors of
-/// its own), and vectors of a tile.
+/// How loops over rows are compiled: lanes of a head (2, 4, 8, 16, or 0 where each head has vectors
+/// of its own), and vectors of a tile.
 pub(super) type Shape = (usize, usize);
 
 impl Layout {
@@ -88,10 +88,11 @@ impl Layout {
         // One head alone is a row of whole vectors: its weight is the same in all lanes.
         let flat = heads > 1 && has_shapes::<T>();
         let lanes = match channels {
-            4 | 8 if flat => channels,
+            2 | 4 | 8 if flat => channels,
             _ => channels.next_multiple_of(LANES),
         };
         let shape = match channels {
+            2 if flat => (2, 2),
             4 if flat => (4, 2),
             8 if flat => (8, 4),
             16 if flat => (16, 4),

@@ -3,9 +3,10 @@
 //! ```text
 //!   for each row i:  begin;  for each chunk of its entries: add to the row's sums;  finish
 //! ```
-//! A row of more than 32 K entries is cut into parts of that many, which different threads may do;
-//! their sums are merged in the order of the parts. What rows add up to together, such as the
-//! gradient of a parameter, is added within a slice and then over the slices in order.
+//! A slice is an eighth of a small matrix, 32 K entries of a large one. A row of more entries is
+//! cut into parts of that many, which different threads may do; their sums are merged in the order
+//! of the parts. What rows add up to together, such as the gradient of a parameter, is added within
+//! a slice and then over the slices in order.
 
 use std::ops::Range;
 
@@ -16,8 +17,12 @@ use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::MatMut;
 use crate::real::{Real, Stored};
 
-/// Entries of a slice of rows, and of a part of a longer row.
+/// Entries of a slice of rows at most, and of a part of a longer row.
 const SLICE_ENTRIES: usize = 1 << 15;
+/// Entries of a slice at least: fewer are done before another thread is awake.
+const FEW_ENTRIES: usize = 1 << 10;
+/// Slices of a small matrix, so that several threads have as much to do each.
+const SLICES: usize = 8;
 
 /// What is computed for every row of a sparse matrix.
 pub(super) trait Pass<T: Stored>: Sync {
@@ -195,6 +200,7 @@ struct Done<F> {
 
 /// Consecutive rows that make a task, or one row that makes several.
 fn slices(a: CsrView<'_>) -> Vec<Range<usize>> {
+    let most = (a.cols.len() / SLICES).clamp(FEW_ENTRIES, SLICE_ENTRIES);
     let mut slices = Vec::new();
     let mut start = 0;
     for i in 0..a.n_rows() {
@@ -204,7 +210,7 @@ fn slices(a: CsrView<'_>) -> Vec<Range<usize>> {
             }
             slices.push(i..i + 1);
             start = i + 1;
-        } else if a.row_ptr.at(i + 1) - a.row_ptr.at(start) >= SLICE_ENTRIES {
+        } else if a.row_ptr.at(i + 1) - a.row_ptr.at(start) >= most {
             slices.push(start..i + 1);
             start = i + 1;
         }

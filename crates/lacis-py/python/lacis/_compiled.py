@@ -22,8 +22,7 @@ def _matrix(edge_index, n_targets, n_sources, flow, kind):
     if kind == "sum":
         return _inputs.plain_matrix(edge_index, n_targets, n_sources, flow)
     if kind == "mean":
-        adjacency = _inputs.edge_adjacency(edge_index, n_targets, n_sources, flow)
-        return _inputs.mean_matrix(adjacency, edge_index, ("mean", n_targets, n_sources, flow))
+        return _inputs.mean_matrix(edge_index, n_targets, n_sources, flow)
     return _inputs.normalised(edge_index, n_targets, flow, kind == "loops")
 
 

@@ -4,7 +4,7 @@ Threads of GNU OpenMP, which torch brings along, wait for their next piece of wo
 milliseconds long. Where there are no more cores than threads they take half of one from a kernel
 that runs now. OpenMP's own call for that case, `omp_pause_resource_all`, sends them home; torch's
 next parallel operation makes new ones in a tenth of a millisecond. It is used before kernels that
-take longer than a millisecond, while Lacis is patched in (``LACIS_KEEP_THREADS=1``: never).
+take longer than a quarter of one, while Lacis is patched in (``LACIS_KEEP_THREADS=1``: never).
 """
 
 import ctypes
@@ -12,9 +12,12 @@ import os
 
 import torch
 
-# Multiplications that take a millisecond or more: of a sparse product, of a dense one.
-SPARSE, DENSE = 1 << 24, 1 << 27
+# Multiplications that take a millisecond or more: of a sparse product, of a dense one; and numbers
+# that an attention gathers meanwhile.
+SPARSE, DENSE, ATTENTION = 1 << 24, 1 << 27, 1 << 21
 _SOFT = 1
+# Milliseconds of work that threads are sent home for.
+_WORTH = 0.25
 # Making new threads takes as long as there are many.
 _MOST_THREADS = 16
 
@@ -46,7 +49,7 @@ _pause, _cores_here = _find(), _cores()
 def crew(work):
     """As many threads as torch uses; `work` is how many milliseconds' worth there is, at least."""
     count = threads()
-    if work >= 1 and _pause is not None and 1 < count <= _MOST_THREADS \
+    if work >= _WORTH and _pause is not None and 1 < count <= _MOST_THREADS \
             and 2 * count > _cores_here:
         _pause(_SOFT)
     return count

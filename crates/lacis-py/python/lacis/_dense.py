@@ -6,13 +6,14 @@ import torch
 from torch.nn.modules import module as _modules
 
 from . import _lacis
+from ._backward import each_alone
 from ._crew import DENSE, crew
 from ._torch import NUMBERS, address, as_rows, column_sums, empty, raw
 
 # Which factor is transposed, as the kernels are told.
 _NN, _NT, _TN = 0, 1, 2
 # Types whose products are computed here; torch has instructions of its own for bfloat16.
-_OWN = (torch.float32, torch.float64)
+OWN = (torch.float32, torch.float64)
 # From this many numbers of a gradient on, two products are worth a copy that makes them one.
 _LARGE = 1 << 18
 _LINEAR = {"torch_geometric.nn.dense.linear", "torch.nn.modules.linear"}
@@ -35,6 +36,8 @@ _PLAIN = Order()
 
 def multiply(x, z, form, bias=None, out=None):
     """``x·z``, ``x·zᵀ`` or ``xᵀ·z``, with a bias, added to `out` where that is given."""
+    if x.dtype is not z.dtype:
+        raise TypeError(f"lacis: a product of {x.dtype} and {z.dtype}")
     x, z = as_rows(x), as_rows(z)
     y = out
     if y is None:
@@ -47,11 +50,12 @@ def multiply(x, z, form, bias=None, out=None):
 def fits(x, *linears):
     """Whether these linear maps can be computed here, and nobody would notice: torch_geometric's or
     torch's own, without hooks or parametrizations, with plain weights that fit the features."""
-    return x.dtype in _OWN and x.dim() == 2 and not torch.is_autocast_enabled("cpu") \
-        and not _any_global_hook() and all(_is_free(linear, x) for linear in linears)
+    return x.dtype in OWN and x.dim() == 2 and not torch.is_autocast_enabled("cpu") \
+        and not any_global_hook() and all(_is_free(linear, x) for linear in linears)
 
 
-def _any_global_hook():
+def any_global_hook():
+    """Whether a hook is called by every module."""
     return _modules._global_forward_hooks or _modules._global_forward_pre_hooks or \
         _modules._global_backward_hooks or _modules._global_backward_pre_hooks
 
@@ -130,6 +134,7 @@ class _Combined(torch.autograd.Function):
         return y
 
     @staticmethod
+    @each_alone
     def backward(ctx, grad):
         saved = ctx.saved_tensors
         if torch.is_grad_enabled():

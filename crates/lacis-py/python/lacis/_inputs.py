@@ -4,12 +4,15 @@ matrices that the kernels take, kept with the tensors that were passed."""
 import torch
 from torch import Tensor
 
+from . import _memory
 from ._cache import derived, peek
 from ._lacis import Adjacency, Segments
 from ._torch import NUMBERS, Matrix, raw_list, threads
 
 KEEP_LOOPS, NO_LOOPS, ONE_LOOP = 0, 1, 2
 _INDEX_BYTES = {torch.int64: 8, torch.int32: 4}
+# Lists of so many are built once and used often.
+_MANY_EDGES = 1 << 20
 
 
 class Decline(Exception):
@@ -78,11 +81,22 @@ def edge_adjacency(edges, n_targets, n_sources, flow="source_to_target", loops=K
         rows, cols = (second, first) if flow == "source_to_target" else (first, second)
         given = (rows, cols, lists.size(1), lists.element_size())
         try:
-            return Adjacency.from_edges(given, (n_targets, n_sources), (loops, ordered), threads())
+            made = Adjacency.from_edges(given, (n_targets, n_sources), (loops, ordered), threads())
         except (ValueError, IndexError, OverflowError) as error:
             raise Decline(f"the edge_index: {error}") from None
+        if lists.size(1) >= _MANY_EDGES:
+            _settle(made)
+        return made
 
     return derived(edges, key, make)
+
+
+def _settle(adjacency):
+    """What the backward pass asks for is found now, and what building took goes back, before
+    results need memory of their own."""
+    if torch.is_grad_enabled():
+        adjacency.is_symmetric(threads())
+    _memory.trim()
 
 
 def is_sparse_tensor(adj):
@@ -204,11 +218,14 @@ def segments_of(index, n):
     return derived(index, ("segments", n), make)
 
 
-def mean_matrix(adjacency, edges, key):
+def mean_matrix(edges, n_targets, n_sources, flow="source_to_target"):
     """`D⁻¹·A`: the mean of the neighbours, 0 for nodes without any."""
 
-    return derived(edges, key,
-                   lambda: Matrix(adjacency, left=_one_over_degrees(adjacency)))
+    def make():
+        adjacency = edge_adjacency(edges, n_targets, n_sources, flow)
+        return Matrix(adjacency, left=_one_over_degrees(adjacency))
+
+    return derived(edges, ("mean", n_targets, n_sources, flow), make)
 
 
 def _one_over_degrees(adjacency):
@@ -233,9 +250,8 @@ def normalised(edges, n, flow, add_loops):
 
 def plain_matrix(edges, n_targets, n_sources, flow="source_to_target"):
     """The adjacency as it is."""
-    adjacency = edge_adjacency(edges, n_targets, n_sources, flow)
-    key = ("matrix", n_targets, n_sources, flow)
-    return derived(edges, key, lambda: Matrix(adjacency))
+    return derived(edges, ("matrix", n_targets, n_sources, flow),
+                   lambda: Matrix(edge_adjacency(edges, n_targets, n_sources, flow)))
 
 
 def valued_matrix(edges, weight, n, flow="source_to_target"):

@@ -24,6 +24,13 @@ def _glibc():
     return libc if known else None
 
 
+def trim():
+    """Gives what malloc has free back to the system: after something large that is done once."""
+    libc = _glibc()
+    if libc is not None:
+        libc.malloc_trim(0)
+
+
 def keep():
     """Let freed memory be used again; returns what undoes it, or None where nothing was done."""
     libc = _glibc()

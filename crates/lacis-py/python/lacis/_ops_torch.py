@@ -1,10 +1,10 @@
 """The operators of :mod:`lacis.ops` on torch tensors, with gradients."""
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from . import _lacis
 from . import _torch as kernels
+from ._backward import first_order
 from ._inputs import Decline, edge_adjacency, is_sparse_tensor, segments_of, sparse_input
 from ._graphs import Graph
 from ._ops_numpy import _of_graph
@@ -95,7 +95,7 @@ class _Sddmm(torch.autograd.Function):
         return out.to(u.dtype)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx, grad):
         u, v = ctx.saved_tensors
         grad = kernels.as_rows(grad.to(kernels.SUMS[u.dtype]))

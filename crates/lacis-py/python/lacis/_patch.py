@@ -121,7 +121,7 @@ def install_layers():
     conv = importlib.import_module("torch_geometric.nn.conv")
     for name, (fused, methods) in LAYERS.items():
         cls = getattr(conv, name, None)
-        if cls is None or "forward" not in cls.__dict__:
+        if cls is None or not is_pygs(cls.__dict__.get("forward")):
             continue
         _replace(cls, "forward", layer_forward(cls, fused, methods), name)
         _layers.append(cls)
@@ -224,10 +224,34 @@ _HOOKS = ("_propagate_forward_pre_hooks", "_propagate_forward_hooks", "_message_
           "_edge_update_forward_pre_hooks", "_edge_update_forward_hooks")
 
 
-def changed(layer, cls, methods):
+def is_pygs(function):
+    """Whether a function is torch_geometric's own, and not one put in its place."""
+    code = getattr(function, "__code__", None)
+    return code is not None and code.co_filename.startswith(_pyg_folder())
+
+
+@functools.cache
+def _pyg_folder():
+    return os.path.dirname(importlib.import_module("torch_geometric").__file__) + os.sep
+
+
+class Originals:
+    """The methods of a class of torch_geometric's that a fused layer stands for, as they were made;
+    one that was replaced before Lacis came counts as none."""
+
+    def __init__(self, cls, methods):
+        self.methods = []
+        for name in methods:
+            method = getattr(cls, name)
+            # Made of a template for each class, which `changed` knows by other names.
+            own = name in ("propagate", "edge_updater") or is_pygs(method)
+            self.methods.append((name, method if own else None))
+
+
+def changed(layer, originals):
     """Why a layer is not what torch_geometric made it, or None."""
     kind, own = type(layer), layer.__dict__
-    for name in methods:
+    for name, method in originals.methods:
         if name in own:
             return f"its own {name}"
         if name in ("propagate", "edge_updater"):
@@ -235,7 +259,7 @@ def changed(layer, cls, methods):
             if function not in (getattr(kind, f"_jinja_{name}", None),
                                 getattr(kind, f"_orig_{name}", None)):
                 return f"another {name}"
-        elif getattr(kind, name) is not getattr(cls, name):
+        elif getattr(kind, name) is not method:
             return f"another {name}"
     if own.get("_explain"):
         return "explain mode"
@@ -266,29 +290,31 @@ def layer_forward(cls, fused, methods):
 
     from . import _compiled
 
-    original = cls.__dict__["forward"]
+    original, originals = cls.__dict__["forward"], Originals(cls, methods)
     name = cls.__name__
     is_compiling = torch.compiler.is_compiling
+    # What is exported is to run where there is no Lacis.
+    is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
     # Compilers before 2.6 cannot ask a question about a module.
     compiled = _compiled.LAYERS.get(name) if torch.__version__ >= (2, 6) else None
 
     @torch.compiler.assume_constant_result
     def compiles(layer):
         """Whether the compiled form may stand for this layer; asked once, while tracing."""
-        return _acts_on(layer) and changed(layer, cls, methods) is None \
+        return _acts_on(layer) and changed(layer, originals) is None \
             and _is_simple(layer.aggr_module)
 
     @functools.wraps(original)
     def forward(self, *args, **kwargs):
         if is_compiling():
             out = None
-            if compiled is not None and compiles(self):
+            if compiled is not None and not is_exporting() and compiles(self):
                 out = compiled(self, *args, **kwargs)
             return original(self, *args, **kwargs) if out is None else out
         if not _acts_on(self):
             return original(self, *args, **kwargs)
         record = _report.record(name)
-        why = bypassed() or changed(self, cls, methods)
+        why = bypassed() or changed(self, originals)
         if why is None:
             try:
                 run = fused(self, *args, **kwargs)

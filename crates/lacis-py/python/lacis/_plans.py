@@ -2,6 +2,7 @@
 
 import json
 from collections import OrderedDict
+from functools import lru_cache
 from math import log2
 
 import torch
@@ -34,6 +35,7 @@ def plan(kind, matrix, x, how, asked):
     return found
 
 
+@lru_cache(1 << 12)
 def _magnitude(n):
     """Batches differ a little in size, and not in what is best for them: eight steps from a size to
     twice as much."""

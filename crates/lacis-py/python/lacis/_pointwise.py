@@ -8,6 +8,7 @@ longer than either. Cross-entropy is one pass that leaves the gradient, where to
 import torch
 
 from . import _lacis
+from ._backward import is_batched
 from ._crew import crew
 from ._torch import NUMBERS, empty, raw, raw_list
 
@@ -16,9 +17,6 @@ OWN = (torch.float32, torch.float64)
 LARGE = 1 << 18
 # Exponentials that take a millisecond or more.
 _POWERS = 1 << 21
-
-# Gradients of many at a time (`is_grads_batched`) meet operations that know of batches only.
-_is_batched = getattr(torch._C._functorch, "is_legacy_batchedtensor", lambda grad: False)
 
 _aten = torch.ops.aten
 _relu_back = _aten.threshold_backward.grad_input
@@ -48,7 +46,7 @@ class _Relu(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         (y,) = ctx.saved_tensors
-        if torch.is_grad_enabled() or _is_batched(grad):
+        if torch.is_grad_enabled() or is_batched(grad):
             return grad.masked_fill(y <= 0, 0)
         return _relu_back(grad, y, 0, grad_input=empty(*y.shape, y.dtype))
 
@@ -72,7 +70,7 @@ class _LogSoftmax(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         (y,) = ctx.saved_tensors
-        if torch.is_grad_enabled() or _is_batched(grad):
+        if torch.is_grad_enabled() or is_batched(grad):
             return grad - y.exp() * grad.sum(1, keepdim=True)
         return _log_softmax_back(grad, y, 1, y.dtype, out=empty(*y.shape, y.dtype))
 
@@ -106,7 +104,7 @@ class _CrossEntropy(torch.autograd.Function):
     def backward(ctx, grad):
         if torch.is_grad_enabled():
             return _again(ctx, grad), None, None
-        if _is_batched(grad):
+        if is_batched(grad):
             return _gradient(ctx) * grad, None, None
         gradient, ctx.gradient = ctx.gradient, None
         if gradient is None:

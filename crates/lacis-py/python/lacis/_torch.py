@@ -1,10 +1,10 @@
 """Sparse products, attention and segments on torch tensors: the kernels with autograd around."""
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from . import _lacis
-from ._crew import SPARSE, crew, threads
+from ._backward import Result, changed, each_alone, first_order
+from ._crew import ATTENTION, SPARSE, crew, threads
 
 # What a kernel calls a dtype, and in what it adds.
 NUMBERS = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
@@ -116,7 +116,7 @@ class Matrix:
         if y is None:
             y = empty(self.shape[0], x.size(1), dtype)
         if bias is not None:
-            bias = bias.detach().to(sums).contiguous()
+            bias = bias.detach().to(sums).expand(x.size(1)).contiguous()
         which = self._which(sums, bias, out is not None)
         _lacis.spmm(self.adjacency, NUMBERS[dtype], (raw(x), raw(y), which), self._crew(x))
         return y
@@ -156,8 +156,10 @@ def column_sums(x):
     return sums
 
 
-def _crew(adjacency, y):
-    return crew(adjacency.shape[2] * y.size(1) / SPARSE)
+def _attended(adjacency, y):
+    """Threads for an attention over edges, which takes longer than a product by a score, its power
+    and a gradient of each."""
+    return crew(adjacency.shape[2] * y.size(1) / ATTENTION)
 
 
 def arrange(adjacency, values, transposed):
@@ -179,6 +181,7 @@ class _Product(torch.autograd.Function):
         return matrix.product(x, bias)
 
     @staticmethod
+    @each_alone
     def backward(ctx, grad):
         needs_x, needs_bias, _, _ = ctx.needs_input_grad
         if torch.is_grad_enabled():
@@ -206,7 +209,7 @@ class _Weighted(torch.autograd.Function):
         return Matrix(adjacency, values=weight).product(x)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx, grad):
         x, weight = ctx.saved_tensors
         grad = as_rows(grad)
@@ -258,7 +261,7 @@ class _Extreme(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx, grad):
         x, y, at, values = ctx.saved_tensors
         adjacency, grad = ctx.adjacency, as_rows(grad)
@@ -276,30 +279,50 @@ class _Extreme(torch.autograd.Function):
         return dx, None, None, None, None
 
 
+def _shifted(y, shift):
+    """`y + shift` in the place of `y`: a layer's bias takes no memory of its own."""
+    return y if shift is None else y.add_(shift)
+
+
+def _unshifted(y, shift):
+    return y if shift is None else torch.sub(y, shift, out=empty(*y.shape, y.dtype))
+
+
 class _Gat(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, source, target, target_vectors, source_vectors, bias, how):
+    def forward(ctx, source, target, target_vectors, source_vectors, bias, shift, how):
         adjacency, slope, p, seed = how
         dtype, sums = source.dtype, SUMS[source.dtype]
         source = as_rows(source)
         target = None if target is None else as_rows(target)
         vectors = [vector.to(sums).contiguous() for vector in (target_vectors, source_vectors)]
         bias = None if bias is None else as_rows(bias.to(sums))
-        y = empty(adjacency.shape[0], source.size(1), dtype)
-        lse = torch.empty((y.size(0), vectors[0].size(0)), dtype=sums)
-        given = (raw(source), _raw(target), raw(vectors[0]), raw(vectors[1]), slope)
-        edges = (None, _raw(bias), p, seed)
-        _lacis.gat(adjacency, NUMBERS[dtype], (given, edges, raw(y), raw(lse)),
-                   _crew(adjacency, y))
-        ctx.how = how
+        given = (source, target, *vectors, bias)
+        y, lse = _Gat.of(given, how)
+        ctx.how, ctx.result = how, Result(_shifted(y, shift))
         ctx.dtypes = (target_vectors.dtype, source_vectors.dtype)
-        ctx.save_for_backward(source, target, *vectors, bias, y, lse)
+        ctx.save_for_backward(*given, lse, shift)
         return y
 
     @staticmethod
-    @once_differentiable
+    def of(given, how):
+        """The result, and a number per row and head for the backward pass."""
+        source, target, t, u, bias = given
+        adjacency, slope, p, seed = how
+        y = empty(adjacency.shape[0], source.size(1), source.dtype)
+        lse = torch.empty((y.size(0), t.size(0)), dtype=t.dtype)
+        given = (raw(source), _raw(target), raw(t), raw(u), slope)
+        _lacis.gat(adjacency, NUMBERS[y.dtype], (given, (None, _raw(bias), p, seed), raw(y),
+                                                 raw(lse)), _attended(adjacency, y))
+        return y, lse
+
+    @staticmethod
+    @first_order
     def backward(ctx, grad):
-        source, target, t, u, bias, y, lse = ctx.saved_tensors
+        *given, lse, shift = ctx.saved_tensors
+        source, target, t, u, bias = given
+        y = ctx.result.take(lambda: _shifted(_Gat.of(given, ctx.how)[0], shift))
+        y = _unshifted(y, shift)
         adjacency, slope, p, seed = ctx.how
         dtype, grad = source.dtype, as_rows(grad)
         dsource = empty(*source.shape, dtype)
@@ -311,31 +334,42 @@ class _Gat(torch.autograd.Function):
         _lacis.gat_backward(
             adjacency, NUMBERS[dtype],
             (given, (None, _raw(bias), p, seed), (raw(y), raw(lse), raw(grad)), grads),
-            _crew(adjacency, y))
-        return dsource, dtarget, dt.to(ctx.dtypes[0]), du.to(ctx.dtypes[1]), dbias, None
+            _attended(adjacency, y))
+        dshift = column_sums(grad) if ctx.needs_input_grad[5] else None
+        return dsource, dtarget, dt.to(ctx.dtypes[0]), du.to(ctx.dtypes[1]), dbias, dshift, None
 
 
 class _GatV2(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, target, source, vectors, features, how):
-        adjacency, slope, p, seed = how
-        dtype, sums = source.dtype, SUMS[source.dtype]
+    def forward(ctx, target, source, vectors, features, shift, how):
         source, target = as_rows(source), as_rows(target)
-        own = vectors.to(sums).contiguous()
+        own = vectors.to(SUMS[source.dtype]).contiguous()
         features = None if features is None else as_rows(features)
-        y = empty(adjacency.shape[0], source.size(1), dtype)
-        lse = torch.empty((y.size(0), own.size(0)), dtype=sums)
-        given, edges = (raw(target), raw(source), raw(own), slope), (_raw(features), None, p, seed)
-        _lacis.gatv2(adjacency, NUMBERS[dtype], (given, edges, raw(y), raw(lse)),
-                     _crew(adjacency, y))
-        ctx.how, ctx.vectors_dtype = how, vectors.dtype
-        ctx.save_for_backward(target, source, own, features, y, lse)
+        given = (target, source, own, features)
+        y, lse = _GatV2.of(given, how)
+        ctx.how, ctx.vectors_dtype, ctx.result = how, vectors.dtype, Result(_shifted(y, shift))
+        ctx.save_for_backward(*given, lse, shift)
         return y
 
     @staticmethod
-    @once_differentiable
+    def of(given, how):
+        """The result, and a number per row and head for the backward pass."""
+        target, source, own, features = given
+        adjacency, slope, p, seed = how
+        y = empty(adjacency.shape[0], source.size(1), source.dtype)
+        lse = torch.empty((y.size(0), own.size(0)), dtype=own.dtype)
+        given, edges = (raw(target), raw(source), raw(own), slope), (_raw(features), None, p, seed)
+        _lacis.gatv2(adjacency, NUMBERS[y.dtype], (given, edges, raw(y), raw(lse)),
+                     _attended(adjacency, y))
+        return y, lse
+
+    @staticmethod
+    @first_order
     def backward(ctx, grad):
-        target, source, own, features, y, lse = ctx.saved_tensors
+        *given, lse, shift = ctx.saved_tensors
+        target, source, own, features = given
+        y = ctx.result.take(lambda: _shifted(_GatV2.of(given, ctx.how)[0], shift))
+        y = _unshifted(y, shift)
         adjacency, slope, p, seed = ctx.how
         dtype, grad = source.dtype, as_rows(grad)
         dtarget, dsource = empty(*target.shape, dtype), empty(*source.shape, dtype)
@@ -345,31 +379,41 @@ class _GatV2(torch.autograd.Function):
         grads = (raw(dtarget), raw(dsource), raw(dvectors), _raw(dfeatures))
         _lacis.gatv2_backward(adjacency, NUMBERS[dtype],
                               (given, edges, (raw(y), raw(lse), raw(grad)), grads),
-                              _crew(adjacency, y))
-        return dtarget, dsource, dvectors.to(ctx.vectors_dtype), dfeatures, None
+                              _attended(adjacency, y))
+        dshift = column_sums(grad) if ctx.needs_input_grad[4] else None
+        return dtarget, dsource, dvectors.to(ctx.vectors_dtype), dfeatures, dshift, None
 
 
 class _DotAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, queries, keys, values, features, how):
-        adjacency, heads, scale, p, seed = how
-        dtype, sums = keys.dtype, SUMS[keys.dtype]
         queries, keys, values = as_rows(queries), as_rows(keys), as_rows(values)
         features = None if features is None else as_rows(features)
-        y = empty(adjacency.shape[0], values.size(1), dtype)
-        lse = torch.empty((y.size(0), heads), dtype=sums)
-        given = (raw(queries), raw(keys), raw(values), heads, scale)
-        edges = (_raw(features), None, p, seed)
-        _lacis.dot_attention(adjacency, NUMBERS[dtype], (given, edges, raw(y), raw(lse)),
-                             _crew(adjacency, y))
-        ctx.how = how
-        ctx.save_for_backward(queries, keys, values, features, y, lse)
+        given = (queries, keys, values, features)
+        y, lse = _DotAttention.of(given, how)
+        ctx.how, ctx.result = how, Result(y)
+        ctx.save_for_backward(*given, lse)
         return y
 
     @staticmethod
-    @once_differentiable
+    def of(given, how):
+        """The result, and a number per row and head for the backward pass."""
+        queries, keys, values, features = given
+        adjacency, heads, scale, p, seed = how
+        y = empty(adjacency.shape[0], values.size(1), values.dtype)
+        lse = torch.empty((y.size(0), heads), dtype=SUMS[y.dtype])
+        given = (raw(queries), raw(keys), raw(values), heads, scale)
+        edges = (_raw(features), None, p, seed)
+        _lacis.dot_attention(adjacency, NUMBERS[y.dtype], (given, edges, raw(y), raw(lse)),
+                             _attended(adjacency, y))
+        return y, lse
+
+    @staticmethod
+    @first_order
     def backward(ctx, grad):
-        queries, keys, values, features, y, lse = ctx.saved_tensors
+        *given, lse = ctx.saved_tensors
+        queries, keys, values, features = given
+        y = ctx.result.take(lambda: _DotAttention.of(given, ctx.how)[0])
         adjacency, heads, scale, p, seed = ctx.how
         dtype, grad = keys.dtype, as_rows(grad)
         grads = [empty(*x.shape, dtype) for x in (queries, keys, values)]
@@ -379,7 +423,7 @@ class _DotAttention(torch.autograd.Function):
         _lacis.dot_attention_backward(
             adjacency, NUMBERS[dtype],
             (given, edges, past, (*(raw(dx) for dx in grads), _raw(dfeatures))),
-            _crew(adjacency, y))
+            _attended(adjacency, y))
         return *grads, dfeatures, None
 
 
@@ -407,6 +451,7 @@ class _Reduce(torch.autograd.Function):
         return reduce_rows(x, segments, reduce)
 
     @staticmethod
+    @each_alone
     def backward(ctx, grad):
         x, index = ctx.saved_tensors
         if torch.is_grad_enabled() and grad.requires_grad:
@@ -448,14 +493,13 @@ class _Softmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, segments):
         y = softmax_rows(as_rows(x), segments)
-        ctx.segments = segments
-        ctx.save_for_backward(y)
+        ctx.segments, ctx.input, ctx.result = segments, Result(x), Result(y)
         return y
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx, grad):
-        (y,) = ctx.saved_tensors
+        y = ctx.result.get(lambda: softmax_rows(as_rows(ctx.input.get(changed)), ctx.segments))
         grad = as_rows(grad)
         dx = empty(*y.shape, y.dtype)
         _lacis.segment_softmax_backward(ctx.segments, NUMBERS[y.dtype],

@@ -29,6 +29,15 @@ struct Blocks {
 }
 
 impl Blocks {
+    /// A block of at least so many bytes, and not much larger, that nobody uses: layers are of
+    /// different widths, and one's results come after those of another are gone.
+    fn reuse(&mut self, size: usize) -> Option<Buffer<u8>> {
+        let mut fitting = self.free.range_mut(size..=size + size / 4);
+        let block = fitting.find_map(|(_, blocks)| blocks.pop())?;
+        self.free_bytes -= block.len();
+        Some(block)
+    }
+
     /// Another block is in use.
     fn used(&mut self, size: usize) {
         self.used_bytes += size;
@@ -73,10 +82,7 @@ fn with_blocks<R>(f: impl FnOnce(&mut Blocks) -> R) -> R {
 fn take(bytes: usize) -> Result<Buffer<u8>> {
     let size = bytes.max(1).checked_next_multiple_of(UNIT).ok_or(Error::Memory { bytes })?;
     let (kept, dropped) = with_blocks(|blocks| {
-        let block = blocks.free.get_mut(&size).and_then(Vec::pop);
-        if block.is_some() {
-            blocks.free_bytes -= size;
-        }
+        let block = blocks.reuse(size);
         // A new block joins those that wait: together they stay below what may be kept.
         let dropped = if block.is_none() { blocks.surplus(size) } else { Vec::new() };
         (block, dropped)
@@ -90,7 +96,7 @@ fn take(bytes: usize) -> Result<Buffer<u8>> {
         })?,
     };
     // Counted once it is there: a request that was refused says nothing of what is used.
-    with_blocks(|blocks| blocks.used(size));
+    with_blocks(|blocks| blocks.used(block.len()));
     Ok(block)
 }
 

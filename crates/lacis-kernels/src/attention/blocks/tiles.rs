@@ -297,7 +297,9 @@ fn sums_of<F: Real, const K: usize, const V: usize>(vectors: &[Lanes<F>; V]) -> 
     if V > 1 {
         sums = every::<F, 1>(&sums, &fold::<F, 1>(&vectors[V.min(2) - 1]));
     }
-    sums = fold::<F, 2>(&sums);
+    if K > 2 {
+        sums = fold::<F, 2>(&sums);
+    }
     if V > 2 {
         let [c, d] = [fold::<F, 1>(&vectors[V.min(3) - 1]), fold::<F, 1>(&vectors[V - 1])];
         sums = every::<F, 2>(&sums, &fold::<F, 2>(&every::<F, 1>(&c, &d)));
@@ -439,6 +441,8 @@ mod tests {
             let heads = vectors.as_flattened().chunks(K).map(|lanes| lanes.iter().sum::<f32>());
             assert_eq!(heads.collect::<Vec<_>>(), &sums[..V * LANES / K], "{K} {V}");
         }
+        check::<2, 2>(&[vectors[0], vectors[1]]);
+        check::<2, 1>(&[vectors[2]]);
         check::<4, 2>(&[vectors[0], vectors[1]]);
         check::<4, 1>(&[vectors[2]]);
         check::<8, 4>(&vectors);

@@ -9,7 +9,7 @@ from .. import _torch as ops
 from .._inputs import (KEEP_LOOPS, ONE_LOOP, check_edges, edge_adjacency, plain_edges, require,
                       sparse_input)
 from .._cache import derived
-from .._dense import linear
+from .._dense import OWN, fits_bias, linear
 from .common import only_sums, pair_of, sizes_of
 
 
@@ -67,12 +67,18 @@ def _dropout(self):
     return 0.0, 0
 
 
-def _finish(self, out, res):
+def _shift(self, res, z):
+    """The bias, where nothing comes between the sum over edges and it."""
+    simple = self.concat and res is None and z.dtype in OWN
+    return self.bias if simple and fits_bias(self.bias, z.dtype, z.size(1)) else None
+
+
+def _finish(self, out, res, shift):
     if not self.concat:
         out = out.view(-1, self.heads, self.out_channels).mean(dim=1)
     if res is not None:
         out = out + res
-    return out if self.bias is None else out + self.bias
+    return out if self.bias is None or shift is not None else out + self.bias
 
 
 def _same_type(*tensors):
@@ -106,8 +112,9 @@ def gat(self, x, edge_index, edge_attr=None, size=None, return_attention_weights
         heads = (self.heads, self.out_channels)
         z, own, _ = _same_type(z, own, self.att_src)
         how = (adjacency, float(self.negative_slope), *_dropout(self))
-        out = ops.gat(z, own, self.att_dst.view(heads), self.att_src.view(heads), bias, how)
-        return _finish(self, out, res)
+        vectors, shift = (self.att_dst.view(heads), self.att_src.view(heads)), _shift(self, res, z)
+        out = ops.gat(z, own, *vectors, bias, shift, how)
+        return _finish(self, out, res, shift)
 
     return run
 
@@ -156,8 +163,9 @@ def gatv2(self, x, edge_index, edge_attr=None, return_attention_weights=None):
         features = None if attr is None else _edge_features(self, attr)
         own, z, features, _ = _same_type(own, z, features, self.att)
         how = (adjacency, float(self.negative_slope), *_dropout(self))
-        out = ops.gatv2(own, z, self.att.view(self.heads, self.out_channels), features, how)
-        return _finish(self, out, res)
+        vectors, shift = self.att.view(self.heads, self.out_channels), _shift(self, res, z)
+        out = ops.gatv2(own, z, vectors, features, shift, how)
+        return _finish(self, out, res, shift)
 
     return run
 

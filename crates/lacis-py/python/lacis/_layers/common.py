@@ -5,9 +5,11 @@ from torch import Tensor
 
 from .. import _torch as ops
 from .._cache import derived
+from .._dense import any_global_hook
 from .._inputs import (check_edges, check_features, declared_size, edge_adjacency, is_plain,
                       is_sparse_tensor, mean_matrix, normalised, plain_edges, plain_matrix,
                       require, sparse_input, valued_matrix)
+from .._patch import is_pygs
 from .cached import Promised
 
 _AGGREGATIONS = {"SumAggregation": "sum", "MeanAggregation": "mean", "MaxAggregation": "max",
@@ -20,7 +22,9 @@ def aggregation(layer):
     kind = type(module)
     require(kind.__module__ == "torch_geometric.nn.aggr.basic" and kind.__name__ in _AGGREGATIONS,
             f"aggregation {layer.aggr!r}")
-    require(not (module._forward_hooks or module._forward_pre_hooks), "a hook on the aggregation")
+    require(not (module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
+                 or module._backward_pre_hooks), "a hook on the aggregation")
+    require(not any_global_hook(), "a hook on all modules")
     reduce = _AGGREGATIONS[kind.__name__]
     names = {"sum": ("sum", "add")}.get(reduce, (reduce,))
     require(layer.aggr in names, "an aggregation of another name")
@@ -76,9 +80,9 @@ def gather(layer, x, edge_index, size, edge_weight=None, pattern=False):
         return _gather_weighted(edges, (n_targets, n_sources), layer.flow, reduce, edge_weight)
     if reduce == "sum":
         return plain_matrix(edges, n_targets, n_sources, layer.flow)
-    adjacency = edge_adjacency(edges, n_targets, n_sources, layer.flow)
     if reduce == "mean":
-        return mean_matrix(adjacency, edges, ("mean", n_targets, n_sources, layer.flow))
+        return mean_matrix(edges, n_targets, n_sources, layer.flow)
+    adjacency = edge_adjacency(edges, n_targets, n_sources, layer.flow)
     require(edges is edge_index, f"{reduce} over an EdgeIndex")
     return lambda h: ops.extreme(adjacency, h, reduce, ops.SPLIT_WITH_ZERO)
 
@@ -156,6 +160,7 @@ def norm_operator(layer, x, edge_index, edge_weight, improved=False, loops=True,
     from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
     only_sums(layer)
+    require(is_pygs(gcn_norm), "another gcn_norm")
     n = x.size(0)
     edges = plain_edges(edge_index)
     if edges is None:

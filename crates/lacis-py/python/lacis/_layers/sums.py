@@ -32,7 +32,8 @@ def gcn(self, x, edge_index, edge_weight=None):
             h = h.to(torch.promote_types(h.dtype, dtype))
         if bias is None:
             return operator(h)
-        if isinstance(operator, Matrix) and torch.promote_types(h.dtype, bias.dtype) is h.dtype:
+        if isinstance(operator, Matrix) and bias.shape == h.shape[1:] \
+                and torch.promote_types(h.dtype, bias.dtype) is h.dtype:
             return operator(h, bias)
         return operator(h) + bias
 
@@ -49,7 +50,12 @@ def _with_root(self, kind, operator, source, target, linears):
         return out if second is None else out + second(target)
     root = None if second is None else second.weight
     if not isinstance(operator, Matrix):
-        return combined(operator(source), first.weight, (target, root), first.bias)
+        gathered = operator(source)
+        # Weights of edges may have made another type of them.
+        if gathered.dtype is source.dtype:
+            return combined(gathered, first.weight, (target, root), first.bias)
+        out = first(gathered)
+        return out if second is None else out + second(target)
     how = (first.weight.size(0), first.bias is not None, root is not None)
     order = order_of(self, kind, operator, source, how)
     own = None if second is None or target is source else target

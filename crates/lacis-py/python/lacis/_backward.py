@@ -1,0 +1,100 @@
+"""What backward passes meet besides one gradient: many at a time, a second derivative, and results
+that the program has changed since."""
+
+import functools
+import itertools
+
+import torch
+
+_library = torch.library.Library("lacis", "FRAGMENT")
+_library.define("one_gradient(Tensor grad, int call, int which) -> Tensor")
+_is_legacy, _is_batch = (getattr(torch._C._functorch, name, lambda grad: False)
+                         for name in ("is_legacy_batchedtensor", "is_batchedtensor"))
+
+# Backward passes that gradients are being put through one by one, by the number of the call.
+_calls, _numbers = {}, itertools.count()
+
+
+def is_batched(grad):
+    """Whether these are gradients of many at a time (`is_grads_batched`, `vmap`), which have no
+    memory that a kernel could read."""
+    return _is_legacy(grad) or _is_batch(grad)
+
+
+_library.impl("one_gradient", lambda grad, call, which: _calls[call](grad)[which], "CPU")
+
+
+def each_alone(backward):
+    """A backward pass that takes many gradients too: torch's loop over a batch calls it for each."""
+
+    @functools.wraps(backward)
+    def wrapped(ctx, grad):
+        if not is_batched(grad):
+            return backward(ctx, grad)
+        call = next(_numbers)
+        _calls[call] = lambda one: backward(ctx, one)
+        try:
+            return tuple(torch.ops.lacis.one_gradient(grad, call, which) if needed else None
+                         for which, needed in enumerate(ctx.needs_input_grad))
+        finally:
+            del _calls[call]
+
+    return wrapped
+
+
+class _Final(torch.autograd.Function):
+    """A gradient that follows from these tensors, in a way that nobody can differentiate."""
+
+    @staticmethod
+    def forward(ctx, gradient, *follows_from):
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx, grad):
+        raise RuntimeError("lacis: this gradient cannot be differentiated again; lacis.unpatch() "
+                           "brings back an operation whose gradient can")
+
+
+def first_order(backward):
+    """A backward pass whose gradients have none of their own: asking for these raises. torch's
+    `once_differentiable` gives zeros where the second gradient is asked for of some tensors only."""
+
+    @functools.wraps(backward)
+    def wrapped(ctx, grad):
+        if not torch.is_grad_enabled():
+            return backward(ctx, grad)
+        with torch.no_grad():
+            found = backward(ctx, grad)
+        follows_from = [one for one in (grad, *ctx.saved_tensors)
+                        if one is not None and one.requires_grad]
+        if not follows_from:
+            return found
+        return tuple(None if one is None else _Final.apply(one, *follows_from) for one in found)
+
+    return each_alone(wrapped)
+
+
+class Result:
+    """A tensor that the backward pass reads. Programs may change it in place, where they may with
+    the original; then it is computed again."""
+
+    def __init__(self, y):
+        self._y = y.detach()
+        self._version = None if y.is_inference() else y._version
+
+    def get(self, again):
+        """The tensor as it was, or what `again()` makes of it."""
+        y = self._y
+        return again() if y is None or y._version != self._version else y
+
+    def take(self, again):
+        """The same; it is not kept any longer."""
+        y = self.get(again)
+        self._y = None
+        return y
+
+
+def changed():
+    """Where what it would be computed from was changed, too."""
+    raise RuntimeError("lacis: what this gradient follows from was changed in place; a copy that is "
+                       "changed instead (`x = x + 1` for `x += 1`) would be right")

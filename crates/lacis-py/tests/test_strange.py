@@ -1,0 +1,170 @@
+"""Programs that do odd things: the same results, and no error that the original would not raise."""
+
+import functools
+import sys
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("torch_geometric")
+
+import lacis
+from graphs import edges, features
+from torch_geometric import utils
+from torch_geometric.nn import conv
+
+warnings.filterwarnings("ignore")
+N, K = 50, 12
+
+
+def replacement(original):
+    """As a decorator of somebody else's makes it."""
+
+    @functools.wraps(original)
+    def message(self, *args, **kwargs):
+        return -original(self, *args, **kwargs)
+
+    return message
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("make", [lambda: conv.GCNConv(K, 5), lambda: conv.GATConv(K, 5),
+                                  lambda: conv.SAGEConv(K, 5)])
+def test_a_method_replaced_on_torch_geometrics_own_class(make, before, monkeypatch):
+    layer = make()
+    if not before:
+        lacis.patch()
+    monkeypatch.setattr(type(layer), "message", replacement(type(layer).message))
+    lacis.patch()
+    found = layer(features(), edges())
+    lacis.unpatch()
+    assert torch.allclose(found, layer(features(), edges()), atol=1e-5)
+
+
+def test_a_forward_replaced_on_torch_geometrics_own_class(monkeypatch):
+    monkeypatch.setattr(conv.GCNConv, "forward", lambda self, x, edge_index: 2 * x)
+    lacis.patch()
+    assert torch.equal(conv.GCNConv(K, 5)(features(), edges()), 2 * features())
+
+
+def test_another_gcn_norm(monkeypatch):
+    def halves(edge_index, *args):
+        return edge_index, torch.full((edge_index.size(1),), 0.5)
+
+    monkeypatch.setattr(sys.modules["torch_geometric.nn.conv.gcn_conv"], "gcn_norm", halves)
+    layer = conv.GCNConv(K, 5)
+    expected = layer(features(), edges())
+    lacis.patch()
+    assert torch.allclose(layer(features(), edges()), expected, atol=1e-5)
+
+
+def test_hooks_on_all_modules_and_on_the_aggregation_are_called():
+    layer, seen = conv.SAGEConv(K, 5), []
+    x, index = features().requires_grad_(), edges()
+
+    def run():
+        seen.clear()
+        layer(x, index).sum().backward()
+        return sorted(seen)
+
+    hook = torch.nn.modules.module.register_module_forward_hook(
+        lambda module, *_: seen.append(type(module).__name__))
+    expected = run()
+    lacis.patch()
+    assert run() == expected and len(expected) == 4
+    hook.remove()
+    layer.aggr_module.register_full_backward_hook(lambda *_: seen.append("backward"))
+    assert run() == ["backward"]
+
+
+@pytest.mark.parametrize("make", [
+    lambda: conv.GCNConv(K, 5, bias=False), lambda: conv.GATConv(K, 5, heads=2, bias=False),
+    lambda: conv.GATv2Conv(K, 5, heads=2, bias=False), lambda: conv.SAGEConv(K, 5),
+    lambda: conv.TransformerConv(K, 5, root_weight=False)])
+def test_results_may_be_changed_in_place(make):
+    layer = make()
+
+    def run():
+        x = features().requires_grad_()
+        y = layer(x, edges())
+        y.mul_(2)
+        y += 1
+        y.square().sum().backward(retain_graph=True)
+        y.sum().backward()
+        return y.detach(), x.grad
+
+    expected = run()
+    lacis.patch()
+    for found, right in zip(run(), expected):
+        assert torch.allclose(found, right, rtol=1e-4, atol=1e-4)
+
+
+def test_results_of_softmax_and_what_it_was_given_may_be_changed_in_place():
+    index = torch.randint(0, 700, (9000,))
+    given = torch.randn(9000, 4)
+
+    def run(change):
+        x = given.clone().requires_grad_()
+        z = x * 1
+        y = utils.softmax(z, index)
+        change(y, z)
+        y.square().sum().backward()
+        return x.grad
+
+    for change in (lambda y, z: y.mul_(3), lambda y, z: z.add_(1)):
+        lacis.unpatch()
+        expected = run(change)
+        lacis.patch()
+        assert torch.allclose(run(change), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: conv.GCNConv(K, 5), lambda: conv.SAGEConv(K, 5), lambda: conv.GATv2Conv(K, 5),
+    lambda: conv.GATConv(K, 5), lambda: conv.ChebConv(K, 5, K=2),
+    lambda: conv.SAGEConv(K, 5, aggr="max"), lambda: conv.TransformerConv(K, 5)])
+def test_gradients_of_many_at_a_time(make):
+    layer = make()
+    many = torch.randn(3, N, 5)
+
+    def run():
+        x = features().requires_grad_()
+        y = layer(x, edges())
+        return torch.autograd.grad(y, [x, *layer.parameters()], many, is_grads_batched=True,
+                                   allow_unused=True)
+
+    expected = run()
+    lacis.patch()
+    for found, right in zip(run(), expected):
+        assert (found is None) == (right is None)
+        assert found is None or torch.allclose(found, right, rtol=1e-4, atol=1e-4)
+
+
+def test_a_second_gradient_of_some_tensors_is_refused_too():
+    """Not zero, as with torch's `once_differentiable`, where unused tensors are allowed."""
+    lacis.patch()
+    layer, x = conv.GATConv(K, 5).double(), features(dtype=torch.float64).requires_grad_()
+    (gradient,) = torch.autograd.grad(layer(x, edges()).tanh().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiated again"):
+        torch.autograd.grad(gradient.square().sum(), [x], allow_unused=True)
+
+
+def test_weights_and_biases_of_other_types_and_shapes():
+    graph, wide = conv.GraphConv(K, 5), conv.GCNConv(K, 5)
+    wide.bias = torch.nn.Parameter(torch.ones(1))
+    expected = wide(features(), edges())
+    weight = torch.rand(300, dtype=torch.float64)
+    with pytest.raises(RuntimeError) as error:
+        graph(features(), edges(), weight)
+    lacis.patch()
+    assert torch.allclose(wide(features(), edges()), expected, atol=1e-5)
+    with pytest.raises(RuntimeError) as found:
+        graph(features(), edges(), weight)
+    assert str(found.value) == str(error.value)
+
+
+@pytest.mark.skipif(not hasattr(torch.compiler, "is_exporting"), reason="torch before 2.6")
+def test_an_exported_model_names_nothing_of_lacis():
+    lacis.patch()
+    program = torch.export.export(conv.GCNConv(K, 5), (features(), edges()), strict=False)
+    assert not [node for node in program.graph.nodes if "lacis" in str(node.target)]
