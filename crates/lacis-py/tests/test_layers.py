@@ -420,3 +420,19 @@ def test_compile_as_one_graph(name):
         out = compiled(features(), edges())
         out.sum().backward()
     assert torch.allclose(out, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("heads, channels",
+                         [(8, 2), (3, 2), (17, 2), (1, 2), (2, 1), (5, 4), (3, 8)])
+@pytest.mark.parametrize("edge_dim", [None, 3])
+@pytest.mark.parametrize("kind", [conv.GATConv, conv.GATv2Conv, conv.TransformerConv])
+def test_heads_and_channels(kind, heads, channels, edge_dim):
+    """Heads lie in vectors in different ways; 5,000 edges are several slices."""
+    torch.manual_seed(0)
+    layer, n = kind(K, channels, heads=heads, edge_dim=edge_dim), 700
+    given = [edges(n, 5000)] + ([] if edge_dim is None else [torch.randn(5000, edge_dim)])
+    original = run(copy.deepcopy(layer), features(n), *given)
+    with lacis.patched():
+        before = calls()
+        same(run(layer, features(n), *given), original, torch.float32)
+        assert calls() == before + 1

@@ -32,7 +32,7 @@ impl Blocks {
     /// A block of at least so many bytes, and not much larger, that nobody uses: layers are of
     /// different widths, and one's results come after those of another are gone.
     fn reuse(&mut self, size: usize) -> Option<Buffer<u8>> {
-        let mut fitting = self.free.range_mut(size..=size + size / 4);
+        let mut fitting = self.free.range_mut(size..=size.saturating_add(size / 4));
         let block = fitting.find_map(|(_, blocks)| blocks.pop())?;
         self.free_bytes -= block.len();
         Some(block)
