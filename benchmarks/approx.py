@@ -13,8 +13,8 @@ the seeds that it does not have.
 A policy may name what it is to do without, after the paper's ablations: `rsc+uniform` gives all layers the same
 budget, `rsc+resampled` chooses pairs anew in every epoch, `rsc+unswitched` is not exact at the end; so for `adaptive`.
 
-With --jobs N so many runs go on at a time: their accuracies count, their times do not, and the
-record keeps none.
+With --jobs N so many runs go on at a time, with --untimed one beside other work: their accuracies count, their times do
+not, and the record keeps none.
 """
 
 import argparse
@@ -79,6 +79,10 @@ def summary(runs):
     return found
 
 
+def is_timed(args):
+    return args.jobs == 1 and not args.untimed
+
+
 def write(path, record):
     with open(path + ".new", "w") as file:
         json.dump(record, file, indent=1)
@@ -87,7 +91,7 @@ def write(path, record):
 
 def contestant(record, args, model, policy, budget):
     """The result of a contestant in the record, made where there is none."""
-    key = {"timed": args.jobs == 1, "data": args.data, "model": model, "layers": args.layers, "hidden": args.hidden,
+    key = {"timed": is_timed(args), "data": args.data, "model": model, "layers": args.layers, "hidden": args.hidden,
            "epochs": args.epochs, "more": args.more, "policy": policy, "budget": budget}
     for result in record["results"]:
         if all(result.get(name, True) == value for name, value in key.items()):
@@ -149,7 +153,7 @@ def measure(args):
     record = json.load(open(args.output)) if os.path.exists(args.output) else {"results": []}
     contestants = [("exact", 1.0)] + [(p, float(b)) for b in args.budgets.split(",")
                                       for p in args.policies.split(",")]
-    if args.jobs > 1:
+    if not is_timed(args):
         return together(args, record, contestants)
     end = time.monotonic() + args.seconds
     for model in args.models.split(","):
@@ -245,6 +249,7 @@ def main():
     parser.add_argument("--more", default="", help="further flags of `lacis train`")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no seed after so long")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time; times are not kept")
+    parser.add_argument("--untimed", action="store_true", help="accuracies alone, on a busy machine")
     parser.add_argument("--plot", metavar="RECORD")
     parser.add_argument("-o", "--output", required=True)
     args = parser.parse_args()
