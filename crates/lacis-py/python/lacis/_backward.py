@@ -25,12 +25,16 @@ _library.impl("one_gradient", lambda grad, call, which: _calls[call](grad)[which
 
 
 def each_alone(backward):
-    """A backward pass that takes many gradients too: torch's loop over a batch calls it for each."""
+    """A backward pass that takes many gradients too: torch's loop over a batch calls it for each.
+    They are found out by what they lack: to ask every gradient costs as much as a small layer."""
 
     @functools.wraps(backward)
     def wrapped(ctx, grad):
-        if not is_batched(grad):
+        try:
             return backward(ctx, grad)
+        except RuntimeError:
+            if not is_batched(grad):
+                raise
         call = next(_numbers)
         _calls[call] = lambda one: backward(ctx, one)
         try:
