@@ -2,19 +2,22 @@
 
 use lacis_core::reference::Activation;
 
-use crate::elementwise::activation::apply;
+use crate::elementwise::activation::{apply, slope_of};
 use crate::isa::{Arith, per_isa};
 pub(crate) use crate::lanes::LANES;
 use crate::real::{Real, Stored};
 
 /// Whether a product replaces what is there or is added to it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Accum {
     /// `y = …`.
     #[default]
     Replace,
     /// `y = y + …`.
     Add,
+    /// `y = … · f'`, where `y` is what `f` gave: back through a function, over its result. Of dense
+    /// products alone.
+    Gate(Activation),
 }
 
 /// `y = f(sum + y + b)`, the last two where asked for.
@@ -51,8 +54,10 @@ impl<F: Real> Epilogue<'_, F> {
     /// Turns sums for the columns from `col` on into what `y` is to hold.
     #[inline(always)]
     pub(crate) fn apply<M: Arith, O: Stored<Sum = F>>(&self, sums: &mut [F], y: &[O], col: usize) {
-        if self.accum == Accum::Add {
-            sums.iter_mut().zip(y).for_each(|(sum, y)| *sum += y.wide());
+        match self.accum {
+            Accum::Replace => {}
+            Accum::Add => sums.iter_mut().zip(y).for_each(|(sum, y)| *sum += y.wide()),
+            Accum::Gate(function) => gate::<F, O>(function, sums, y),
         }
         if let Some(bias) = self.bias {
             sums.iter_mut().zip(&bias[col..]).for_each(|(sum, b)| *sum += *b);
@@ -74,6 +79,16 @@ impl<F: Real> Epilogue<'_, F> {
         let mut sums = *sums;
         self.apply::<M, O>(&mut sums.as_flattened_mut()[..y.len()], y, col);
         write(&sums, y);
+    }
+}
+
+/// Sums times the slopes of a function whose values are there.
+#[inline(always)]
+fn gate<F: Real, O: Stored<Sum = F>>(function: Activation, sums: &mut [F], y: &[O]) {
+    let mut values = [F::ZERO; LANES];
+    for (sums, y) in sums.chunks_mut(LANES).zip(y.chunks(LANES)) {
+        values.iter_mut().zip(y).for_each(|(value, y)| *value = y.wide());
+        slope_of(function, sums, &values);
     }
 }
 

@@ -1,4 +1,5 @@
-//! GEMM: `y = f(x·z + y + b)`, the product of two dense matrices, either of them transposed.
+//! GEMM: `y = f(x·z + y + b)`, the product of two dense matrices, either of them transposed, or the
+//! sum of two such products.
 //!
 //! ```text
 //!  Nn: x·z, a layer        Nt: x·zᵀ, the gradient of its input      Tn: xᵀ·z, that of its weights
@@ -33,7 +34,7 @@ use crate::isa::Isa;
 use crate::matrix::{Mat, MatMut};
 use crate::real::Stored;
 use pack::Side;
-use rows::Packed;
+use rows::{Packed, Term};
 
 /// Rows of a tile. Six of four vectors leave registers for the panel; powers of two tempt LLVM to
 /// make vectors across rows.
@@ -43,6 +44,8 @@ const R: usize = 6;
 #[derive(Clone, Copy, Debug)]
 pub struct Args<'a, X: Stored = f32, Z: Stored = X> {
     product: Product<'a, X, Z>,
+    /// Another one that is added to the first rows.
+    also: Option<Product<'a, X, Z>>,
     form: Form,
     finish: Epilogue<'a, X::Sum>,
 }
@@ -79,7 +82,25 @@ impl<'a, X: Stored, Z: Stored<Sum = X::Sum>> Args<'a, X, Z> {
     /// When the inner sizes differ.
     pub fn new(form: Form, x: impl Into<Mat<'a, X>>, z: impl Into<Mat<'a, Z>>) -> Result<Self> {
         let product = Product::new("gemm", form, x.into(), z.into())?;
-        Ok(Args { product, form, finish: Epilogue::PLAIN })
+        Ok(Args { product, also: None, form, finish: Epilogue::PLAIN })
+    }
+
+    /// Adds a second product of the same form, to all rows or to the first ones.
+    ///
+    /// # Errors
+    /// When it has other columns or more rows, and for `xᵀ·z`.
+    pub fn plus(mut self, x: impl Into<Mat<'a, X>>, z: impl Into<Mat<'a, Z>>) -> Result<Self> {
+        let also = Product::new("gemm", self.form, x.into(), z.into())?;
+        same_size("gemm", "columns of the second product", self.product.n, also.n)?;
+        if self.form == Form::Tn || also.m > self.product.m {
+            let problem = format!(
+                "{:?} of {} rows cannot be added to {} rows; x·z or x·zᵀ of as many or fewer can",
+                self.form, also.m, self.product.m
+            );
+            return Err(Error::argument("gemm, second product", problem));
+        }
+        self.also = Some(also);
+        Ok(self)
     }
 
     /// Adds to what is there, or replaces it.
@@ -166,7 +187,7 @@ impl Kernel {
         Z: Stored<Sum = X::Sum>,
         O: Stored<Sum = X::Sum>,
     {
-        let (y, Args { product, form, finish }) = (y.into(), *args);
+        let (y, Args { product, form, finish, .. }) = (y.into(), *args);
         same_size("gemm", "rows of y", product.m, y.n_rows)?;
         same_size("gemm", "columns of y", product.n, y.n_cols)?;
         if !self.takes(form) {
@@ -175,15 +196,10 @@ impl Kernel {
         }
         let few = product.n <= dots::MOST && product.k >= dots::LEAST_TERMS;
         match (self.strategy, self.vectors) {
+            // Two products at once go by rows, however long their sums.
+            _ if args.also.is_some() => self.by_rows(isa, args, y, threads),
             (Strategy::Rows, _) if few => dots::run(isa, &product, (y, finish), threads),
-            (Strategy::Rows, _) => {
-                let packed = Packed::new(product.z, self.vectors, threads);
-                let parts = rows::parts(product.x.0, &packed, y, finish);
-                match self.vectors {
-                    1 => rows::run::<X, O, 1>(isa, parts, threads),
-                    _ => rows::run::<X, O, 4>(isa, parts, threads),
-                }
-            }
+            (Strategy::Rows, _) => self.by_rows(isa, args, y, threads),
             (Strategy::Blocks, 1) => {
                 blocks::run::<X, Z, O, 1>(isa, vec![(product, y)], finish, threads);
             }
@@ -192,6 +208,24 @@ impl Kernel {
             }
         }
         Ok(())
+    }
+
+    fn by_rows<X, Z, O>(&self, isa: Isa, args: &Args<'_, X, Z>, y: MatMut<'_, O>, threads: &Threads)
+    where
+        X: Stored,
+        Z: Stored<Sum = X::Sum>,
+        O: Stored<Sum = X::Sum>,
+    {
+        let pack = |product: &Product<'_, X, Z>| Packed::new(product.z, self.vectors, threads);
+        let (first, second) = (pack(&args.product), args.also.as_ref().map(pack));
+        let also = args.also.as_ref().zip(second.as_ref());
+        let also = also.map(|(also, packed)| Term { x: also.x.0, packed });
+        let terms = (Term { x: args.product.x.0, packed: &first }, also);
+        let parts = rows::parts(terms, y, args.finish);
+        match self.vectors {
+            1 => rows::run::<X, O, 1>(isa, parts, threads),
+            _ => rows::run::<X, O, 4>(isa, parts, threads),
+        }
     }
 }
 

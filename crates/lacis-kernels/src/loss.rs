@@ -87,18 +87,34 @@ impl<'a> Loss<'a> {
         grad: Grad<'_, T>,
         threads: &Threads,
     ) -> Result<Outcome> {
-        T::loss(self, isa, logits.into(), grad, threads)
+        T::loss(self, isa, Some(logits.into()), grad, threads)
     }
 
+    /// The same, and the gradient of all rows takes the place of the logits.
+    ///
+    /// # Errors
+    /// When the logits have another shape than the targets.
+    pub fn run_in_place<T: Stored>(
+        &self,
+        isa: Isa,
+        logits: MatMut<'_, T>,
+        threads: &Threads,
+    ) -> Result<Outcome> {
+        T::loss(self, isa, None, Grad::All(logits), threads)
+    }
+
+    /// Without logits, those are where the gradient of all rows goes.
     fn run_here<T: Stored>(
         &self,
         isa: Isa,
-        z: Mat<'_, T>,
+        z: Option<Mat<'_, T>>,
         grad: Grad<'_, T>,
         threads: &Threads,
     ) -> Result<Outcome> {
-        same_size(OP, "rows of the logits", self.n_rows, z.n_rows)?;
-        same_size(OP, "columns of the logits", self.n_cols, z.n_cols)?;
+        if let Some(z) = z {
+            same_size(OP, "rows of the logits", self.n_rows, z.n_rows)?;
+            same_size(OP, "columns of the logits", self.n_cols, z.n_cols)?;
+        }
         let scratch = || [(); 2].map(|()| lanes::scratch(self.n_cols));
         let outcomes = threads.map_with(self.parts(grad)?, scratch, |own, (rows, grad)| {
             part(isa, Part { loss: self, z, rows, grad, own })
@@ -156,7 +172,7 @@ once!(Once:
     fn loss(
         loss: &Loss<'_>,
         isa: Isa,
-        logits: Mat<'_, Self>,
+        logits: Option<Mat<'_, Self>>,
         grad: Grad<'_, Self>,
         threads: &Threads,
     ) -> Result<Outcome> = Loss::run_here;
@@ -236,10 +252,21 @@ enum PartGrad<'a, T> {
     Chosen(MatMut<'a, T>),
 }
 
-/// Some of the listed rows.
+impl<T: Stored> PartGrad<'_, T> {
+    /// The logits of row `i`, where they are in the gradient's place.
+    #[inline(always)]
+    fn logits(&self, i: usize) -> &[T] {
+        match self {
+            PartGrad::All(start, grad) => grad.row(i - start),
+            _ => &[],
+        }
+    }
+}
+
+/// Some of the listed rows; without `z`, the logits are where the gradient of all rows goes.
 struct Part<'a, T: Stored> {
     loss: &'a Loss<'a>,
-    z: Mat<'a, T>,
+    z: Option<Mat<'a, T>>,
     rows: &'a [u32],
     grad: PartGrad<'a, T>,
     own: &'a mut [Vec<T::Sum>; 2],
@@ -257,7 +284,8 @@ fn body<M: Arith, T: Stored>(part: Part<'_, T>) -> (f64, usize) {
     for (at, same) in rows.chunk_by(|a, b| covering && a == b).enumerate() {
         let (i, times) = (same[0] as usize, same.len());
         let share = T::Sum::of(times as f64 / loss.count());
-        let (value, correct) = row::<M, T>(loss, z, (i, share), own);
+        let logits = z.as_ref().map_or_else(|| grad.logits(i), |z| z.row(i));
+        let (value, correct) = row::<M, T>(loss, logits, (i, share), own);
         total = (total.0 + value * times as f64, total.1 + correct * times);
         match &mut grad {
             PartGrad::None => {}
@@ -285,20 +313,20 @@ fn zero<T: Stored>() -> T {
 #[inline(always)]
 fn row<M: Arith, T: Stored>(
     loss: &Loss<'_>,
-    z: Mat<'_, T>,
+    z: &[T],
     (i, share): (usize, T::Sum),
     [row, grad]: &mut [Vec<T::Sum>; 2],
 ) -> (f64, usize) {
     match loss.targets {
         Targets::Classes(labels) => {
-            load_row(row, z.row(i), T::Sum::NEG_INFINITY);
+            load_row(row, z, T::Sum::NEG_INFINITY);
             classes::<M, T::Sum>(labels[i] as usize, share, row, grad)
         }
         Targets::Binary(targets) => {
-            load_row(row, z.row(i), T::Sum::of(UNLIKELY));
+            load_row(row, z, T::Sum::of(UNLIKELY));
             targets_of::<T::Sum>(grad, targets, i);
             let (value, correct) = binary::<M, T::Sum>(share, row, grad);
-            (value, correct - (row.len() - z.n_cols))
+            (value, correct - (row.len() - z.len()))
         }
     }
 }

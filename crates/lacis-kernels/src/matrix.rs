@@ -179,6 +179,12 @@ impl<'a, T: Stored> MatMut<'a, T> {
         blocks
     }
 
+    /// Row `i` for reading.
+    #[inline(always)]
+    pub fn row(&self, i: usize) -> &[T] {
+        &self.data[i * self.stride..][..self.n_cols]
+    }
+
     /// Row `i` for writing.
     #[inline(always)]
     pub fn row_mut(&mut self, i: usize) -> &mut [T] {

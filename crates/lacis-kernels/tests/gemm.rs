@@ -8,6 +8,14 @@ use lacis_kernels::{Accum, Isa, Mat, MatMut, Stored};
 use crate::cases::{assert_close, bits, dense, on_every_machine};
 
 const FORMS: [Form; 3] = [Form::Nn, Form::Nt, Form::Tn];
+const ACTIVATIONS: [Activation; 6] = [
+    Activation::Identity,
+    Activation::Relu,
+    Activation::LeakyRelu(0.2),
+    Activation::Elu(1.5),
+    Activation::Sigmoid,
+    Activation::Tanh,
+];
 
 /// The factors of a product `m × k` times `k × n`, as the form has them.
 fn factors<X: Element, Z: Element>(
@@ -100,23 +108,101 @@ fn nothing_to_do() {
     }
 }
 
+/// A product times the slopes of a function, over the function's values.
+fn check_gate(activation: Activation, form: Form, (m, k, n): (usize, usize, usize)) {
+    let (x, z) = factors::<f32, f32>(form, m, k, n);
+    let argument = dense::<f32>(m, n, 5).cast();
+    let value: Dense<f32> = reference::activate(&argument, activation).cast();
+    let product = reference::matmul(&x.cast(), &z.cast(), form).unwrap();
+    let truth = reference::activate_backward(&argument, activation, &product).unwrap();
+    let args = Args::new(form, &x, &z).unwrap().accumulated(Accum::Gate(activation));
+    for kernel in KERNELS.iter().filter(|kernel| kernel.takes(form)) {
+        let results = on_every_machine(|isa, threads| {
+            let mut y = value.clone();
+            kernel.run(isa, &args, &mut y, threads).unwrap();
+            y
+        });
+        for (isa, y) in results {
+            let what = format!("{} {} {form:?} {activation:?}", kernel.name, isa.name());
+            assert_close(&y, &truth, 8.0 * tolerance::<f32, f32>(k), &what);
+        }
+    }
+}
+
+#[test]
+fn gates_are_those_of_the_reference() {
+    for activation in ACTIVATIONS {
+        for form in FORMS {
+            check_gate(activation, form, (9, 8, 37));
+            check_gate(activation, form, (13, 130, 3));
+            check_gate(activation, form, (20, 2100, 18));
+        }
+    }
+}
+
+/// `f(x·z + x'·z' + b)`, the second product of the first rows, against its parts.
+fn check_sum<X: Stored<Sum = f32>, O: Stored<Sum = f32>>(
+    form: Form,
+    [m, k, n]: [usize; 3],
+    [m2, k2]: [usize; 2],
+) {
+    let ((x, z), (x2, z2)) = (factors::<X, f32>(form, m, k, n), factors::<X, f32>(form, m2, k2, n));
+    let product = |x: &Dense<X>, z: &Dense<f32>| reference::matmul(&x.cast(), &z.cast(), form);
+    let (one, other) = (product(&x, &z).unwrap(), product(&x2, &z2).unwrap());
+    let other = |i, j| if i < m2 { other.at(i, j) } else { 0.0 };
+    let sum = Dense::from_fn(m, n, |i, j| one.at(i, j) + other(i, j));
+    let truth = reference::activate(&sum, Activation::Relu);
+    let args = Args::new(form, &x, &z).unwrap().plus(&x2, &z2).unwrap();
+    let args = args.activated(Activation::Relu);
+    for kernel in KERNELS {
+        let results = on_every_machine(|isa, threads| {
+            let mut y = Dense::<O>::from_fn(m, n, |_, _| f64::NAN);
+            kernel.run(isa, &args, &mut y, threads).unwrap();
+            (bits(&y), y)
+        });
+        for (isa, (_, y)) in results {
+            let what = format!("{} {} {form:?} {m} {k} {n} + {m2} {k2}", kernel.name, isa.name());
+            assert_close(&y, &truth, 2.0 * tolerance::<X, O>(k + k2), &what);
+        }
+    }
+}
+
+#[test]
+fn two_products_at_once() {
+    for form in [Form::Nn, Form::Nt] {
+        for n in [1, 3, 16, 37, 64, 130] {
+            check_sum::<f32, f32>(form, [20, 9, n], [20, 5]);
+            check_sum::<f32, f32>(form, [20, 40, n], [7, 130]);
+        }
+        for rows in [0, 1, 384, 500, 1000] {
+            check_sum::<f32, f32>(form, [1000, 17, 18], [rows, 3]);
+        }
+        check_sum::<f32, f32>(form, [5, 3000, 9], [4, 0]);
+        check_sum::<bf16, bf16>(form, [20, 9, 37], [11, 5]);
+    }
+}
+
+#[test]
+fn a_second_product_that_does_not_fit_is_an_error() {
+    let (x, z) = factors::<f32, f32>(Form::Nn, 5, 4, 3);
+    let args = Args::new(Form::Nn, &x, &z).unwrap();
+    let (more, _) = factors::<f32, f32>(Form::Nn, 6, 4, 3);
+    let (_, wide) = factors::<f32, f32>(Form::Nn, 5, 4, 4);
+    assert!(args.plus(&more, &z).is_err());
+    assert!(args.plus(&x, &wide).is_err());
+    let turned = Args::new(Form::Tn, &x, &x).unwrap();
+    assert!(turned.plus(&x, &x).is_err());
+}
+
 #[test]
 fn epilogues_are_those_of_the_reference() {
-    let activations = [
-        Activation::Identity,
-        Activation::Relu,
-        Activation::LeakyRelu(0.2),
-        Activation::Elu(1.5),
-        Activation::Sigmoid,
-        Activation::Tanh,
-    ];
     let (m, k, n) = (9, 8, 37);
     let (x, z) = factors::<f32, f32>(Form::Nn, m, k, n);
     let (before, bias) = (dense::<f32>(m, n, 5), dense::<f32>(1, n, 6));
     let wide: Vec<f64> = bias.row(0).iter().map(|&b| f64::from(b)).collect();
     let product = reference::matmul(&x.cast(), &z.cast(), Form::Nn).unwrap();
     let sum = reference::add(&reference::add_bias(&product, &wide).unwrap(), &before.cast());
-    for activation in activations {
+    for activation in ACTIVATIONS {
         let truth = reference::activate(sum.as_ref().unwrap(), activation);
         let args = Args::new(Form::Nn, &x, &z).unwrap().accumulated(Accum::Add);
         let args = args.biased(bias.row(0)).unwrap().activated(activation);

@@ -39,6 +39,10 @@ fn check<T: Stored>(loss: &Loss<'_>, z: &Dense<T>, rows: &[u32], right: (&refere
             run(Grad::None),
         ];
         assert!(gaps_are_whole(&all) && gaps_are_whole(&chosen));
+        let mut turned = strided(z);
+        let found = loss.run_in_place(isa, MatMut::from(&mut turned), threads).unwrap();
+        assert_eq!((found.loss.to_bits(), found.correct), outcomes[0]);
+        assert_eq!(bits(&turned), bits(&all), "in place");
         (outcomes, bits(&all), all, bits(&chosen), chosen)
     }) {
         let what = format!("{n} {k} {} rows {}", rows.len(), isa.name());
@@ -135,6 +139,7 @@ fn what_does_not_fit_is_an_error() {
     assert!(loss.run(isa, &logits::<f32>(4, 2), Grad::None, &threads).is_err());
     let mut wrong = Dense::<f32>::zeros(2, 3);
     assert!(loss.run(isa, &z, Grad::All(MatMut::from(&mut wrong)), &threads).is_err());
+    assert!(loss.run_in_place(isa, MatMut::from(&mut wrong), &threads).is_err());
     let mut wrong = Dense::<f32>::zeros(4, 3);
     assert!(loss.run(isa, &z, Grad::Chosen(MatMut::from(&mut wrong)), &threads).is_err());
 }

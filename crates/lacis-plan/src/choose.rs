@@ -282,7 +282,7 @@ impl<'a> Planner<'a> {
         let mut costed = 0;
         let mut cost = |goal: &Goal| {
             costed += 1;
-            let plan = lower(goal, options);
+            let plan = lower(goal, options, self.sizes);
             let seconds = predict(&plan, self.sizes, self.costs)?.epoch(iterations);
             let over = self
                 .settings
@@ -363,7 +363,7 @@ impl<'a> Planner<'a> {
             let formula = &self.network.result;
             return Err(Error::argument("plan", format!("no kernels compute {formula}")));
         };
-        let mut plan = lower(&goal, self.settings.options(true));
+        let mut plan = lower(&goal, self.settings.options(true), self.sizes);
         let training = goal.loss.is_some();
         let applies = |saving: &&&str| match **saving {
             "input-grad" | "zero-rows" => training,

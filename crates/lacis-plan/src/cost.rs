@@ -227,9 +227,11 @@ pub fn work(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
         }
         Operator::Gemm { form, ending } => {
             let ([m, k], [k2, n]) = (shape(step.inputs[0]), shape(step.inputs[1]));
+            // Both products at once are as one of a longer sum.
+            let more = if ending.plus { width(step.inputs[2]) } else { 0 };
             let sizes = match form {
-                Form::Nn => [m, n, k],
-                Form::Nt => [m, k2, k],
+                Form::Nn => [m, n, k + more],
+                Form::Nt => [m, k2, k + more],
                 Form::Tn => [k, n, m],
             };
             Work::Gemm { form, sizes, hard: exponentials(ending.function, sizes[0] * sizes[1]) }

@@ -1,12 +1,13 @@
 //! From formulas to steps: who is fused with whom, what is computed once, who gets which slot.
 
+mod joins;
 mod recipe;
 mod slots;
 mod storage;
 
 use std::collections::{HashMap, HashSet};
 
-use crate::dim::Dim;
+use crate::dim::{Dim, Sizes};
 use crate::expr::{Expr, Kind};
 use crate::op::{Attention, Op};
 use crate::plan::{Operator, ParamInfo, Phase, Place, Plan, Precision, Step, Value, ValueId};
@@ -38,8 +39,8 @@ pub struct Goal {
     pub extra: Vec<Expr>,
 }
 
-/// Lowers a goal to a plan.
-pub fn lower(goal: &Goal, options: Options) -> Plan {
+/// Lowers a goal to a plan; sizes tell which values may take each other's memory.
+pub fn lower(goal: &Goal, options: Options, sizes: &Sizes) -> Plan {
     let mut roots = vec![goal.result.clone()];
     roots.extend(goal.loss.clone());
     // The last layers' gradients are ready first, and what they read is free afterwards.
@@ -52,7 +53,7 @@ pub fn lower(goal: &Goal, options: Options) -> Plan {
             lowering.emit(expr);
         }
     }
-    lowering.finish(goal)
+    lowering.finish(goal, sizes)
 }
 
 struct Lowering {
@@ -243,7 +244,7 @@ impl Lowering {
         self.steps.push(Step { operator, inputs, outputs, phase, layer, formula });
     }
 
-    fn finish(mut self, goal: &Goal) -> Plan {
+    fn finish(mut self, goal: &Goal, sizes: &Sizes) -> Plan {
         for (index, (_, grad)) in goal.params.iter().enumerate() {
             let Some(grad) = grad else { continue };
             let inputs = vec![self.of[&grad.id()]];
@@ -267,7 +268,10 @@ impl Lowering {
         }
         // What is computed once comes first; its order is kept.
         plan.steps.sort_by_key(|step| step.phase != Phase::Once);
-        slots::assign(&mut plan);
+        if self.options.fuse {
+            joins::join(&mut plan);
+        }
+        slots::assign(&mut plan, sizes);
         plan
     }
 }

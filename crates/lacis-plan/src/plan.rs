@@ -114,12 +114,24 @@ pub struct Ending {
     pub bias: bool,
     /// Applies a function.
     pub function: Function,
+    /// Adds a second product, of the two inputs after the first two, to the first rows: of dense
+    /// products alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub plus: bool,
+    /// Goes back through a function whose values are there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<Function>,
 }
 
 impl Ending {
     /// The product alone.
-    pub const PLAIN: Ending =
-        Ending { accumulate: false, bias: false, function: Function::Identity };
+    pub const PLAIN: Ending = Ending {
+        accumulate: false,
+        bias: false,
+        function: Function::Identity,
+        plus: false,
+        gate: None,
+    };
 }
 
 /// What a pass over elements does, in this order: `drop(f(α·d_i·x + β·z + b))`.
@@ -151,7 +163,7 @@ pub enum Operator {
         /// What follows.
         ending: Ending,
     },
-    /// `(a, b, bias?)`.
+    /// `(a, b, a', b', bias?)`, the second product where the ending says so.
     Gemm {
         /// What is transposed.
         form: Form,
@@ -294,7 +306,7 @@ pub struct Plan {
     pub matrices: usize,
     /// What is learned.
     pub params: Vec<ParamInfo>,
-    /// The network's result.
+    /// The network's result; where there is a loss, its memory is given to the gradient.
     pub result: ValueId,
     /// The whole formula.
     pub formula: String,
@@ -322,6 +334,11 @@ impl Plan {
             value = of;
         }
         value
+    }
+
+    /// Whether a value is stored in bf16.
+    pub fn half(&self, value: ValueId) -> bool {
+        self.values[value].half
     }
 
     /// The slot that holds a value, if one does.
@@ -416,10 +433,24 @@ impl Plan {
             }
         }
         let again = self.steps.iter().enumerate().filter(|(_, step)| step.phase != Phase::Once);
+        let result = |memory: &Memory| {
+            let there = memory.check(self, self.result);
+            there.map_err(|problem| Error::argument("plan, result", problem))
+        };
+        let mut forward = true;
         for (at, step) in again {
+            if forward && step.phase == Phase::Backward {
+                result(&memory)?;
+                forward = false;
+            }
             self.check_step(step, &mut memory).map_err(|problem| bad_step(at, problem))?;
         }
-        memory.check(self, self.result).map_err(|problem| Error::argument("plan, result", problem))
+        if forward { result(&memory) } else { Ok(()) }
+    }
+
+    /// Whether there is a loss to learn from.
+    pub fn learns(&self) -> bool {
+        self.steps.iter().any(|step| step.phase == Phase::Backward)
     }
 
     /// Whether values stand on earlier ones, and names on something.
@@ -471,11 +502,21 @@ impl Plan {
 }
 
 impl Step {
+    /// Whether the result takes the place of the last input, which the step reads on the way.
+    pub fn replaces_last(&self) -> bool {
+        match self.operator {
+            Operator::Spmm { ending, .. } | Operator::Gemm { ending, .. } => {
+                ending.accumulate || ending.gate.is_some()
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the result may be written over this input.
     fn may_replace(&self, input: usize) -> bool {
         match self.operator {
-            Operator::Spmm { ending, .. } | Operator::Gemm { ending, .. } => {
-                ending.accumulate && input + 1 == self.inputs.len()
+            Operator::Spmm { .. } | Operator::Gemm { .. } => {
+                self.replaces_last() && input + 1 == self.inputs.len()
             }
             Operator::Each(_) | Operator::EachGrad { .. } | Operator::Loss(_) | Operator::Pad => {
                 input == 0

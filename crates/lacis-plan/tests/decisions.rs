@@ -5,8 +5,8 @@ use lacis_plan::choose::{Chosen, Network, Settings, choose, with_candidate};
 use lacis_plan::compose::StopReason;
 use lacis_plan::cost::{Analytic, Costs, predict, work};
 use lacis_plan::expr::features;
-use lacis_plan::op::LossKind;
-use lacis_plan::plan::{Operator, Phase, Place};
+use lacis_plan::op::{Function, LossKind};
+use lacis_plan::plan::{Ending, Operator, Phase, Place, Step};
 use lacis_plan::{Expr, Op, Sizes};
 
 use crate::nets;
@@ -225,4 +225,35 @@ fn a_function_costs_something_inside_a_product_too() {
     };
     let (elu, relu) = (of(Activation::Elu(1.0)), of(Activation::Relu));
     assert!((elu - relu - 32_000.0 * lacis_plan::cost::HARD).abs() < 1e-12, "{elu} {relu}");
+}
+
+/// Both halves of SAGE are one step each way, and the function between layers has no step of its
+/// own on the way back: the gradient takes the place of the function's value.
+#[test]
+fn dense_products_take_over_what_is_around_them() {
+    let network = two(nets::sage, [64, 32, 8]);
+    let chosen = decided(&network, 10_000, 10, &Settings::default());
+    let plan = &chosen.plan;
+    let gemms = |wanted: fn(&Ending) -> bool| {
+        let fits = |step: &&Step| match step.operator {
+            Operator::Gemm { ending, .. } => wanted(&ending),
+            _ => false,
+        };
+        plan.steps.iter().filter(fits).collect::<Vec<_>>()
+    };
+    let both = gemms(|ending| ending.plus && ending.function == Function::Relu);
+    assert_eq!(both.len(), 1);
+    assert_eq!(both[0].inputs.len(), 5, "two products and a bias");
+    let gated = gemms(|ending| ending.gate.is_some());
+    assert_eq!(gated.len(), 1);
+    assert!(matches!(gated[0].operator, Operator::Gemm { ending, .. } if ending.plus));
+    assert_eq!(gated[0].inputs.last().copied(), Some(both[0].outputs[0]));
+    assert_eq!(plan.slot_of(gated[0].outputs[0]), plan.slot_of(both[0].outputs[0]));
+    let alone = |step: &Step| matches!(step.operator, Operator::EachGrad { .. });
+    assert!(!plan.steps.iter().any(alone));
+    let apart = Settings { without: vec!["fuse".to_owned()], ..Settings::default() };
+    let apart = decided(&network, 10_000, 10, &apart);
+    assert!(apart.plan.steps.iter().any(alone));
+    let sizes = Sizes::whole(4, 10_000, 10_000 * 10);
+    assert!(plan.slot_bytes(&sizes) < apart.plan.slot_bytes(&sizes));
 }

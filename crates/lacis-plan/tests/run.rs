@@ -47,9 +47,12 @@ pub fn run(plan: &Plan, worlds: &[&World]) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
     for world in worlds {
         machine.world = world;
-        always.iter().for_each(|step| machine.step(step));
+        let forward = always.iter().take_while(|step| step.phase == Phase::Forward).count();
+        always[..forward].iter().for_each(|step| machine.step(step));
+        let result = machine.read(plan.result).dense();
+        always[forward..].iter().for_each(|step| machine.step(step));
         outcomes.push(Outcome {
-            result: machine.read(plan.result).dense(),
+            result,
             loss: machine.loss.take(),
             grads: std::mem::take(&mut machine.grads),
         });
@@ -124,8 +127,8 @@ impl Machine<'_> {
                     continue;
                 }
                 let allowed = match step.operator {
-                    Operator::Spmm { ending, .. } | Operator::Gemm { ending, .. } => {
-                        ending.accumulate && at + 1 == step.inputs.len()
+                    Operator::Spmm { .. } | Operator::Gemm { .. } => {
+                        step.replaces_last() && at + 1 == step.inputs.len()
                     }
                     Operator::Each(_)
                     | Operator::EachGrad { .. }
@@ -235,7 +238,13 @@ impl Machine<'_> {
                     Form::Nt => Reference::Nt,
                     Form::Tn => Reference::Tn,
                 };
-                ended(matmul(a, b, form).unwrap(), ending, rest)
+                let (mut y, mut rest) = (matmul(a, b, form).unwrap(), rest);
+                if let (true, [a, b, others @ ..]) = (ending.plus, rest) {
+                    let more = matmul(a, b, form).unwrap();
+                    y = zip(&y, &window(&more, rows, 0, cols), |y, more| y + more);
+                    rest = others;
+                }
+                ended(y, ending, rest)
             }
             (Operator::EachGrad { function, dropout, scale }, [g, rest @ ..]) => {
                 let mut g = map(g, |v| v * scale.get());
@@ -272,7 +281,11 @@ impl Machine<'_> {
 
 /// The bias comes first, what is added to comes last.
 fn ended(mut y: M, ending: Ending, rest: &[M]) -> M {
-    assert_eq!(rest.len(), usize::from(ending.bias) + usize::from(ending.accumulate), "inputs");
+    let there = usize::from(ending.accumulate || ending.gate.is_some());
+    assert_eq!(rest.len(), usize::from(ending.bias) + there, "inputs");
+    if let Some(function) = ending.gate {
+        y = zip(&rest[rest.len() - 1], &y, |saved, g| map_grad(function, saved, g));
+    }
     if ending.accumulate {
         y = zip(&y, &rest[rest.len() - 1], |a, b| a + b);
     }

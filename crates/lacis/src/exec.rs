@@ -115,6 +115,8 @@ pub struct Executor {
     outcome: Outcome,
     /// Whether what is computed once was.
     prepared: bool,
+    /// Whether the loss' gradient went over the result.
+    replaced: bool,
     /// Gradients that are added to others before a step ends.
     scratch: Vec<f32>,
     /// What kernels need while they run is kept from step to step.
@@ -139,6 +141,7 @@ impl Executor {
             approx: None,
             outcome: Outcome::default(),
             prepared: false,
+            replaced: false,
             scratch: Vec::new(),
             _keeper: threads.keep(),
             plan,
@@ -223,6 +226,7 @@ impl Executor {
     ) -> Result<Outcome> {
         let plan = self.plan.clone();
         self.prepared |= phases.contains(&Phase::Once);
+        self.replaced = phases.contains(&Phase::Backward) && plan.learns();
         self.outcome = Outcome { loss: f64::NAN, correct: 0 };
         for (index, step) in plan.steps.iter().enumerate() {
             if !phases.contains(&step.phase) {
@@ -240,12 +244,16 @@ impl Executor {
     /// The network's result of the last pass.
     ///
     /// # Errors
-    /// When no pass has been.
+    /// When no pass has been, or one went backward: the loss' gradient takes the result's memory.
     pub fn result<'e>(
         &'e self,
         context: &'e Context<'_>,
         params: &'e Params,
     ) -> Result<lacis_kernels::Mat<'e>> {
+        if self.replaced {
+            let problem = "a backward pass went over it; run the forward phase alone";
+            return Err(Error::argument("the network's result", problem));
+        }
         self.mat::<f32>(self.plan.result, context, params)
     }
 

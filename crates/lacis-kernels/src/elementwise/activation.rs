@@ -55,7 +55,7 @@ pub(super) fn slope_at<M: Arith, F: Real>(activation: Activation, g: &mut [F], x
 
 /// `g = g · f'(x)`, from the value `y = f(x)`.
 #[inline(always)]
-pub(super) fn slope_of<F: Real>(activation: Activation, g: &mut [F], y: &[F]) {
+pub(crate) fn slope_of<F: Real>(activation: Activation, g: &mut [F], y: &[F]) {
     match activation {
         Activation::Identity => {}
         Activation::Relu => both(g, y, |y| if y <= F::ZERO { F::ZERO } else { F::ONE }),

@@ -12,7 +12,7 @@ use lacis_core::error::same_size;
 use lacis_core::reference::Form;
 use lacis_core::{Error, Result, Threads};
 
-use super::rows::{self, Packed};
+use super::rows::{self, Packed, Term};
 use super::{Product, blocks, is_wide};
 use crate::finish::Epilogue;
 use crate::isa::Isa;
@@ -66,8 +66,9 @@ fn by_rows<X, Z, O, const V: usize>(
     let right = products.iter().map(|(product, _)| product.z).collect();
     let packed = threads.map(right, |z| Packed::new(z, V, &Threads::one()));
     let pairs = products.into_iter().zip(&packed);
-    let parts = pairs
-        .flat_map(|((product, y), packed)| rows::parts(product.x.0, packed, y, Epilogue::PLAIN));
+    let parts = pairs.flat_map(|((product, y), packed)| {
+        rows::parts((Term { x: product.x.0, packed }, None), y, Epilogue::PLAIN)
+    });
     rows::run::<X, O, V>(isa, parts.collect(), threads);
 }
 

@@ -13,10 +13,11 @@
 use std::ops::Range;
 
 use lacis_core::Threads;
+use lacis_core::threads::ranges;
 
 use super::R;
 use super::pack::{Panel, Side, pack, panels};
-use super::tile::{LANES, of_rows};
+use super::tile::{LANES, Tile, of_rows};
 use crate::finish::Epilogue;
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
@@ -59,28 +60,54 @@ impl<F: Real> Packed<F> {
         threads.for_each(items, |(panel, piece)| pack(z, panel, (0..k, end), piece));
         Packed { panels, k, numbers }
     }
+
+    /// The panel that begins at a column.
+    #[inline(always)]
+    fn panel<const V: usize>(&self, col: usize) -> &[[[F; LANES]; V]] {
+        let numbers = &self.numbers[col * self.k..][..V * LANES * self.k];
+        numbers.as_chunks::<LANES>().0.as_chunks::<V>().0
+    }
 }
 
-/// Some rows of a product, and where they go.
+/// Rows, and what they are multiplied by.
+pub(super) struct Term<'a, X: Stored> {
+    pub x: Mat<'a, X>,
+    pub packed: &'a Packed<X::Sum>,
+}
+
+/// Some rows of a product, or of the sum of two, and where they go.
 pub(super) struct Part<'a, X: Stored, O> {
-    x: Mat<'a, X>,
-    packed: &'a Packed<X::Sum>,
+    first: Term<'a, X>,
+    second: Option<Term<'a, X>>,
     y: MatMut<'a, O>,
     finish: Epilogue<'a, X::Sum>,
 }
 
-/// The blocks of a product.
+/// The blocks of a product, to whose first rows another may be added.
 pub(super) fn parts<'a, X: Stored, O: Stored<Sum = X::Sum>>(
-    x: Mat<'a, X>,
-    packed: &'a Packed<X::Sum>,
+    (first, second): (Term<'a, X>, Option<Term<'a, X>>),
     y: MatMut<'a, O>,
     finish: Epilogue<'a, X::Sum>,
 ) -> Vec<Part<'a, X, O>> {
-    let rows = (BLOCK_NUMBERS / x.n_cols.max(1)).clamp(8 * R, BLOCK_ROWS);
-    let rows = lacis_core::threads::ranges(x.n_rows, rows);
-    let ends: Vec<usize> = rows.iter().map(|rows| rows.end).collect();
-    let blocks = rows.into_iter().map(|rows| x.rows(rows));
-    blocks.zip(y.split(&ends)).map(|(x, y)| Part { x, packed, y, finish }).collect()
+    let numbers = first.x.n_cols + second.as_ref().map_or(0, |term| term.x.n_cols);
+    let rows = (BLOCK_NUMBERS / numbers.max(1)).clamp(8 * R, BLOCK_ROWS);
+    // No block has rows of both kinds.
+    let both = second.as_ref().map_or(first.x.n_rows, |term| term.x.n_rows);
+    let alone = ranges(first.x.n_rows - both, rows).into_iter();
+    let alone = alone.map(|rows| rows.start + both..rows.end + both);
+    let blocks: Vec<Range<usize>> = ranges(both, rows).into_iter().chain(alone).collect();
+    let ends: Vec<usize> = blocks.iter().map(|rows| rows.end).collect();
+    let of = |term: &Term<'a, X>, rows: &Range<usize>| Term {
+        x: term.x.rows(rows.clone()),
+        packed: term.packed,
+    };
+    let pieces = blocks.into_iter().zip(y.split(&ends));
+    pieces
+        .map(|(rows, y)| {
+            let second = second.as_ref().filter(|_| rows.end <= both);
+            Part { first: of(&first, &rows), second: second.map(|term| of(term, &rows)), y, finish }
+        })
+        .collect()
 }
 
 /// Computes the parts of one or many products.
@@ -97,20 +124,17 @@ per_isa!(fn compiled<[X: Stored, O: Stored<Sum = <X as Stored>::Sum>], [V]>
 
 #[inline(always)]
 fn body<M: Arith, X: Stored, O: Stored<Sum = X::Sum>, const V: usize>(mut part: Part<'_, X, O>) {
-    let numbers = part.x.n_cols + part.y.n_cols;
-    let band = (BAND_NUMBERS / numbers.max(1)).next_multiple_of(R);
-    for start in (0..part.x.n_rows).step_by(band) {
-        let rows = start..(start + band).min(part.x.n_rows);
-        let mut rest = &part.packed.numbers[..];
-        for panel in &part.packed.panels {
-            let (numbers, after) = rest.split_at(panel.vectors * LANES * part.packed.k);
-            rest = after;
+    let factors = part.first.x.n_cols + part.second.as_ref().map_or(0, |term| term.x.n_cols);
+    let band = (BAND_NUMBERS / (factors + part.y.n_cols).max(1)).next_multiple_of(R);
+    for start in (0..part.y.n_rows).step_by(band) {
+        let rows = start..(start + band).min(part.y.n_rows);
+        for panel in &part.first.packed.panels {
             // Arms beyond V are never taken, and not compiled.
             match panel.vectors {
-                1 => strip::<M, X, O, 1>(&mut part, &rows, panel.col, numbers),
-                2 if V >= 2 => strip::<M, X, O, 2>(&mut part, &rows, panel.col, numbers),
-                3 if V >= 3 => strip::<M, X, O, 3>(&mut part, &rows, panel.col, numbers),
-                4 if V >= 4 => strip::<M, X, O, 4>(&mut part, &rows, panel.col, numbers),
+                1 => strip::<M, X, O, 1>(&mut part, &rows, panel.col),
+                2 if V >= 2 => strip::<M, X, O, 2>(&mut part, &rows, panel.col),
+                3 if V >= 3 => strip::<M, X, O, 3>(&mut part, &rows, panel.col),
+                4 if V >= 4 => strip::<M, X, O, 4>(&mut part, &rows, panel.col),
                 more => unreachable!("{more} vectors, more than {V}"),
             }
         }
@@ -123,15 +147,16 @@ fn strip<M: Arith, X: Stored, O: Stored<Sum = X::Sum>, const V: usize>(
     part: &mut Part<'_, X, O>,
     rows: &Range<usize>,
     col: usize,
-    numbers: &[X::Sum],
 ) {
-    let panel = numbers.as_chunks::<LANES>().0.as_chunks::<V>().0;
     let end = (col + V * LANES).min(part.y.n_cols);
+    let panel = part.first.packed.panel::<V>(col);
+    let second = part.second.as_ref().map(|term| (term.x, term.packed.panel::<V>(col)));
     for i in rows.clone().step_by(R) {
         ask_for::<X, O, V>(part, i, col);
-        // Past the last row, that row again: computed, and not written.
-        let lines = std::array::from_fn(|r| part.x.row((i + r).min(rows.end - 1)));
-        let sums = of_rows::<M, X, R, V>(lines, panel);
+        let mut sums = of_rows::<M, X, R, V>(lines(part.first.x, i, rows.end), panel);
+        if let Some((x, panel)) = second {
+            add(&mut sums, &of_rows::<M, X, R, V>(lines(x, i, rows.end), panel));
+        }
         for (r, sums) in sums.iter().take(rows.end - i).enumerate() {
             let y = &mut part.y.row_mut(i + r)[col..end];
             part.finish.store::<M, O, V>(sums, y, col);
@@ -139,7 +164,20 @@ fn strip<M: Arith, X: Stored, O: Stored<Sum = X::Sum>, const V: usize>(
     }
 }
 
-/// Asks for what the tile will write, and in the first panel for rows of `x` that come soon.
+/// The rows of a tile. Past the last row, that row again: computed, and not written.
+#[inline(always)]
+fn lines<X: Stored>(x: Mat<'_, X>, i: usize, end: usize) -> [&[X]; R] {
+    std::array::from_fn(|r| x.row((i + r).min(end - 1)))
+}
+
+#[inline(always)]
+fn add<F: Real, const V: usize>(sums: &mut Tile<F, R, V>, others: &Tile<F, R, V>) {
+    let others = others.as_flattened().as_flattened();
+    let sums = sums.as_flattened_mut().as_flattened_mut();
+    sums.iter_mut().zip(others).for_each(|(sum, other)| *sum += *other);
+}
+
+/// Asks for what the tile will write, and in the first panel for rows of factors that come soon.
 #[inline(always)]
 fn ask_for<X: Stored, O: Stored, const V: usize>(part: &Part<'_, X, O>, i: usize, col: usize) {
     for r in i..i + R {
@@ -148,10 +186,18 @@ fn ask_for<X: Stored, O: Stored, const V: usize>(part: &Part<'_, X, O>, i: usize
         }
     }
     if col == 0 {
-        let line = LINE_BYTES / size_of::<X>();
-        let start = (i + 2 * R) * part.x.stride;
-        for at in (start..start + R * part.x.stride).step_by(line) {
-            prefetch(part.x.data, at);
+        soon(part.first.x, i);
+        if let Some(second) = &part.second {
+            soon(second.x, i);
         }
+    }
+}
+
+#[inline(always)]
+fn soon<X: Stored>(x: Mat<'_, X>, i: usize) {
+    let line = LINE_BYTES / size_of::<X>();
+    let start = (i + 2 * R) * x.stride;
+    for at in (start..start + R * x.stride).step_by(line) {
+        prefetch(x.data, at);
     }
 }

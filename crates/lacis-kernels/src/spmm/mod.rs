@@ -37,7 +37,7 @@ use lacis_core::{CsrView, Error, Result, Threads};
 
 pub use extreme::{ExtremeBackward, arguments};
 
-use crate::finish::Epilogue;
+use crate::finish::{Accum, Epilogue};
 use crate::isa::Isa;
 use crate::matrix::{Mat, MatMut};
 use crate::once::once;
@@ -117,8 +117,11 @@ impl<'a, T: Stored> Args<'a, T> {
     /// Adds to what `y` holds, adds a bias, applies a function, as the epilogue says.
     ///
     /// # Errors
-    /// When there is not one bias per column.
+    /// When there is not one bias per column, or for a gate, which dense products alone have.
     pub fn ending(mut self, epilogue: Epilogue<'a, T::Sum>) -> Result<Self> {
+        if matches!(epilogue.accum, Accum::Gate(_)) {
+            return Err(Error::argument("spmm, ending", "a gate is of dense products alone"));
+        }
         if let Some(bias) = epilogue.bias {
             same_size("spmm", "length of the bias", self.x.n_cols, bias.len())?;
         }

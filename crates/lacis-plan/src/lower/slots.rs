@@ -2,76 +2,79 @@
 
 use std::collections::HashMap;
 
-use crate::dim::Dim;
+use crate::dim::Sizes;
 use crate::plan::{Each, Operator, Phase, Place, Plan, Step, ValueId};
 
 /// Gives every computed value a slot, such that values that live at the same time have different
 /// ones. What is computed once and read in every epoch keeps its slot to the end.
-pub fn assign(plan: &mut Plan) {
-    let last = last_uses(plan);
-    let mut free: Vec<(usize, [Dim; 2])> = Vec::new();
-    let mut slots = 0;
-    let steps = plan.steps.clone();
-    for (at, step) in steps.iter().enumerate() {
-        let mut reused = None;
-        if let Some(input) = in_place(plan, step, |value| last.get(&value) == Some(&at)) {
-            reused = Some(plan.base(input));
-        }
-        for (index, &output) in step.outputs.iter().enumerate() {
-            let slot = match reused {
-                Some(input) if index == 0 => plan.slot_of(input).unwrap_or(usize::MAX),
-                _ => take(&mut free, plan.values[output].shape, &mut slots),
-            };
-            match &mut plan.values[output].place {
-                Place::Slot(own) | Place::Entries { slot: own, .. } => *own = slot,
-                _ => {}
-            }
-        }
-        release(plan, step, at, (&last, reused), &mut free);
-        // What nobody reads is free at once.
-        for &output in &step.outputs {
-            if !last.contains_key(&output)
-                && let Place::Slot(slot) = plan.values[output].place
+///
+/// The largest values come first, and each takes the smallest slot that is free as long as it
+/// lives: no slot ever grows for a later one.
+pub fn assign(plan: &mut Plan, sizes: &Sizes) {
+    let mut lives = lives(plan, sizes);
+    lives.sort_by_key(|life| (std::cmp::Reverse(life.bytes), life.from));
+    // From the largest to the smallest.
+    let mut slots: Vec<Vec<Life>> = Vec::new();
+    for life in lives {
+        let free = |slot: &Vec<Life>| slot.iter().all(|other| other.is_apart_from(&life));
+        let slot = slots.iter().rposition(free).unwrap_or_else(|| {
+            slots.push(Vec::new());
+            slots.len() - 1
+        });
+        for &value in &life.values {
+            if let Place::Slot(own) | Place::Entries { slot: own, .. } =
+                &mut plan.values[value].place
             {
-                free.push((slot, plan.values[output].shape));
+                *own = slot;
             }
         }
+        slots[slot].push(life);
     }
-    plan.slots = slots;
+    plan.slots = slots.len();
 }
 
-/// A free slot of the same shape, else any, else a new one.
-fn take(free: &mut Vec<(usize, [Dim; 2])>, shape: [Dim; 2], slots: &mut usize) -> usize {
-    let same = free.iter().rposition(|(_, of)| *of == shape);
-    let rows = same.or_else(|| free.iter().rposition(|(_, of)| of[0] == shape[0]));
-    match rows {
-        Some(at) => free.swap_remove(at).0,
-        None => {
-            *slots += 1;
-            *slots - 1
-        }
+/// Values that are written over each other, and the steps from the first one's making to the last
+/// one's reader.
+struct Life {
+    values: Vec<ValueId>,
+    from: usize,
+    to: usize,
+    bytes: usize,
+}
+
+impl Life {
+    fn is_apart_from(&self, other: &Life) -> bool {
+        self.to < other.from || other.to < self.from
     }
 }
 
-/// Gives back the slots whose last reader this step was.
-fn release(
-    plan: &Plan,
-    step: &Step,
-    at: usize,
-    (last, reused): (&HashMap<ValueId, usize>, Option<ValueId>),
-    free: &mut Vec<(usize, [Dim; 2])>,
-) {
-    let mut done: Vec<ValueId> = step.inputs.iter().map(|&input| plan.base(input)).collect();
-    done.sort_unstable();
-    done.dedup();
-    for value in done {
-        if last.get(&value) == Some(&at)
-            && Some(value) != reused
-            && let Some(slot) = plan.slot_of(value)
-        {
-            free.push((slot, plan.values[value].shape));
+fn lives(plan: &Plan, sizes: &Sizes) -> Vec<Life> {
+    let last = last_uses(plan);
+    let mut lives: Vec<Life> = Vec::new();
+    let mut of: HashMap<ValueId, usize> = HashMap::new();
+    for (at, step) in plan.steps.iter().enumerate() {
+        let replaced = in_place(plan, step, |value| last.get(&value) == Some(&at))
+            .and_then(|input| of.get(&plan.base(input)).copied());
+        for (index, &output) in step.outputs.iter().enumerate() {
+            if !matches!(plan.values[output].place, Place::Slot(_) | Place::Entries { .. }) {
+                continue;
+            }
+            let life = match replaced {
+                Some(life) if index == 0 => life,
+                _ => {
+                    lives.push(Life { values: Vec::new(), from: at, to: at, bytes: 0 });
+                    lives.len() - 1
+                }
+            };
+            of.insert(output, life);
+            let life = &mut lives[life];
+            life.values.push(output);
+            // What nobody reads is free at once.
+            life.to = last.get(&output).copied().unwrap_or(at).max(at);
+            life.bytes = life.bytes.max(plan.len_of(output, sizes) * plan.number_bytes(output));
         }
     }
+    lives
 }
 
 /// The step that reads each value last; beyond the end where it is kept.
@@ -94,18 +97,17 @@ fn last_uses(plan: &Plan) -> HashMap<ValueId, usize> {
             *last = usize::MAX;
         }
     }
-    last.insert(plan.base(plan.result), usize::MAX);
+    // Where there is a loss, nobody asks for results after it: its gradient may take their place.
+    if !plan.learns() {
+        last.insert(plan.base(plan.result), usize::MAX);
+    }
     last
 }
 
 /// The input whose slot the result may take: what is added to, or an element-wise operand that
 /// nobody reads again.
 fn in_place(plan: &Plan, step: &Step, dies: impl Fn(ValueId) -> bool) -> Option<ValueId> {
-    let accumulates = match step.operator {
-        Operator::Spmm { ending, .. } | Operator::Gemm { ending, .. } => ending.accumulate,
-        _ => false,
-    };
-    if accumulates {
+    if step.replaces_last() {
         return step.inputs.last().copied();
     }
     let first = *step.inputs.first()?;

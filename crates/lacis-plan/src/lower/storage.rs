@@ -36,7 +36,8 @@ fn keep_sums(plan: &mut Plan, steps: &[Step], result: ValueId) {
         }
         plan.values[value].half = false;
         let maker = steps.iter().find(|step| step.outputs.contains(&value));
-        next = maker.filter(|step| accumulates(step)).and_then(|step| step.inputs.last().copied());
+        next =
+            maker.filter(|step| step.replaces_last()).and_then(|step| step.inputs.last().copied());
     }
 }
 
@@ -63,12 +64,12 @@ impl Pass<'_> {
     fn step(&mut self, mut step: Step) {
         if !self.mixes(&step) {
             let half = self.runs_half(&step);
-            let accumulates = accumulates(&step);
+            let replaces = step.replaces_last();
             for at in 0..step.inputs.len() {
                 let input = step.inputs[at];
                 if self.is_rows(input) && self.half(input) != half {
                     // What is added to is overwritten: nobody else may read that copy.
-                    let own = accumulates && at + 1 == step.inputs.len();
+                    let own = replaces && at + 1 == step.inputs.len();
                     step.inputs[at] =
                         if own { self.copy(input, &step) } else { self.twin(input, &step) };
                 }
@@ -156,14 +157,6 @@ impl Pass<'_> {
         let operator = Operator::Convert;
         self.plan.steps.push(Step { operator, inputs, outputs, phase, layer, formula });
         twin
-    }
-}
-
-/// Whether a step adds to its last input.
-fn accumulates(step: &Step) -> bool {
-    match step.operator {
-        Operator::Spmm { ending, .. } | Operator::Gemm { ending, .. } => ending.accumulate,
-        _ => false,
     }
 }
 

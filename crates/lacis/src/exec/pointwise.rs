@@ -3,7 +3,6 @@
 use bytemuck::Zeroable;
 use lacis_core::reference::{Axis, Moments, Reduce, Ties};
 use lacis_core::{Result, Rng, RowPtrView};
-use lacis_kernels::MatMut;
 use lacis_kernels::dropout::Dropout;
 use lacis_kernels::elementwise::{Backward, Forward, Saved, column_sums};
 use lacis_kernels::loss::Grad;
@@ -11,6 +10,7 @@ use lacis_kernels::norm::{self, Norm, Scaling};
 use lacis_kernels::segment::Segments;
 use lacis_kernels::segment::backward::Backward as SegmentBackward;
 use lacis_kernels::segment::reduce;
+use lacis_kernels::{Mat, MatMut};
 use lacis_plan::Dim;
 use lacis_plan::op::{Function, NormKind, Number};
 use lacis_plan::plan::{Each, Operator, Step};
@@ -225,32 +225,37 @@ impl Executor {
         params: &Params,
     ) -> Result<()> {
         let mut out = self.taken(step, 0, context)?;
-        let logits = self.mat::<f32>(step.inputs[0], context, params)?;
-        let outcome = match context.targets {
-            Targets::None => return Err(wrong(step)),
-            Targets::Loss(loss) => {
-                let found = loss.run(self.isa, logits, Grad::All(out.mat()?), &self.threads)?;
-                super::Outcome { loss: found.loss, correct: found.correct }
-            }
-            Targets::Weighted(loss) => {
-                super::Outcome { loss: loss.run(logits, out.mat()?), correct: 0 }
-            }
-            Targets::Numbers(targets, rows) => {
-                let count = (rows.len() * logits.n_cols()).max(1) as f64;
-                let (mut grad, mut sum) = (out.mat::<f32>()?, 0.0);
-                (0..grad.n_rows()).for_each(|i| grad.row_mut(i).fill(0.0));
-                for i in rows.iter().map(|&i| i as usize) {
-                    let pairs = logits.row(i).iter().zip(targets.row(i));
-                    for (g, (x, t)) in grad.row_mut(i).iter_mut().zip(pairs) {
-                        let off = f64::from(x - t);
-                        sum += off * off;
-                        *g = (2.0 * off / count) as f32;
-                    }
+        let in_place = self.plan.in_place(step);
+        if let Targets::Loss(loss) = context.targets {
+            let found = match in_place {
+                true => loss.run_in_place(self.isa, out.mat::<f32>()?, &self.threads)?,
+                false => {
+                    let logits = self.mat::<f32>(step.inputs[0], context, params)?;
+                    loss.run(self.isa, logits, Grad::All(out.mat()?), &self.threads)?
                 }
-                super::Outcome { loss: sum / count, correct: 0 }
+            };
+            self.outcome = super::Outcome { loss: found.loss, correct: found.correct };
+            self.put(out);
+            return Ok(());
+        }
+        // The other losses read a row after they wrote others: logits in the same place move out.
+        let [rows, cols] = self.shape(step.inputs[0], context);
+        let mut moved = std::mem::take(&mut self.scratch);
+        let logits = match in_place {
+            true => {
+                moved.clear();
+                moved.extend_from_slice(out.slice::<f32>());
+                Mat::new(&moved, rows, cols, cols)?
             }
+            false => self.mat::<f32>(step.inputs[0], context, params)?,
         };
-        self.outcome = outcome;
+        let loss = match context.targets {
+            Targets::Weighted(loss) => loss.run(logits, out.mat()?),
+            Targets::Numbers(targets, rows) => squares(logits, (targets, rows), out.mat()?),
+            Targets::None | Targets::Loss(_) => return Err(wrong(step)),
+        };
+        self.outcome = super::Outcome { loss, correct: 0 };
+        self.scratch = moved;
         self.put(out);
         Ok(())
     }
@@ -335,4 +340,20 @@ fn mask_of(function: Function, scale: f64) -> Result<Option<Dropout<'static>>> {
     }
     let mask = Dropout::new(Rng::new(0, "mask"), 1.0 - 1.0 / scale)?;
     Ok((mask.scale() == scale).then_some(mask))
+}
+
+/// The mean squared difference of some rows; its gradient has zeros elsewhere.
+fn squares(logits: Mat<'_>, (targets, rows): (Mat<'_>, &[u32]), mut grad: MatMut<'_>) -> f64 {
+    let count = (rows.len() * logits.n_cols()).max(1) as f64;
+    let mut sum = 0.0;
+    (0..grad.n_rows()).for_each(|i| grad.row_mut(i).fill(0.0));
+    for i in rows.iter().map(|&i| i as usize) {
+        let pairs = logits.row(i).iter().zip(targets.row(i));
+        for (g, (x, t)) in grad.row_mut(i).iter_mut().zip(pairs) {
+            let off = f64::from(x - t);
+            sum += off * off;
+            *g = (2.0 * off / count) as f32;
+        }
+    }
+    sum / count
 }

@@ -124,7 +124,11 @@ fn kernel_form(form: Form) -> KernelForm {
 }
 
 fn accum(ending: Ending) -> Accum {
-    if ending.accumulate { Accum::Add } else { Accum::Replace }
+    match ending.gate {
+        Some(function) => Accum::Gate(function.into()),
+        None if ending.accumulate => Accum::Add,
+        None => Accum::Replace,
+    }
 }
 
 impl Executor {
@@ -274,8 +278,14 @@ impl Executor {
         let mut args = gemm::Args::new(kernel_form(form), x, z)?
             .accumulated(accum(ending))
             .activated(ending.function.into());
+        let mut rest = &step.inputs[2..];
+        if let (true, &[x, z, ref others @ ..]) = (ending.plus, rest) {
+            args =
+                args.plus(self.mat::<X>(x, context, params)?, self.mat::<Z>(z, context, params)?)?;
+            rest = others;
+        }
         if ending.bias {
-            args = args.biased(self.vector(step.inputs[2], context, params)?)?;
+            args = args.biased(self.vector(rest[0], context, params)?)?;
         }
         let (kernel, isa) = match self.kernels.gemm[index] {
             Some((at, isa)) => (&gemm::KERNELS[at], isa),
