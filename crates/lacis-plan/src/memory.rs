@@ -123,6 +123,18 @@ fn given(plan: &Plan, sizes: &Sizes) -> usize {
         let a = Adjacency { graph: *graph, level: level.unwrap_or(0), transposed: true };
         matrix_bytes(a, sizes) + if *ordered { entries(a, sizes) * COLUMN } else { 0 }
     });
+    // Dropped entries are known by the whole graph's numbers.
+    let numbered: BTreeSet<_> = plan
+        .steps
+        .iter()
+        .filter_map(|step| match (step.operator, plan.values[*step.inputs.first()?].place) {
+            (Operator::Attention(attention), Place::Adjacency(a)) => {
+                (attention.dropout.get() > 0.0 && !is_whole(a.level, sizes)).then_some(a)
+            }
+            _ => None,
+        })
+        .collect();
+    let numbered_bytes = numbered.iter().map(|a| entries(*a, sizes) * COLUMN);
     let degrees = plan.values.iter().filter_map(|value| match value.place {
         Place::Degrees { level, .. } => Some(sizes.of(Dim::Nodes(level)) * NUMBER),
         _ => None,
@@ -134,7 +146,7 @@ fn given(plan: &Plan, sizes: &Sizes) -> usize {
         }
         _ => None,
     });
-    own_bytes.chain(turned_bytes).sum::<usize>()
+    own_bytes.chain(turned_bytes).chain(numbered_bytes).sum::<usize>()
         + degrees.chain(computed).sum::<usize>()
         + reordered(plan, sizes)
         + turned_features(plan, sizes)

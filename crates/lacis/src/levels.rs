@@ -460,9 +460,12 @@ fn gathered(features: &Arc<Features>, order: Option<&[u32]>) -> Arc<Features> {
 /// Some rows of a matrix, columns renumbered where a numbering is given.
 fn block_of(matrix: &Csr, rows: &[u32], new_of_old: Option<&[u32]>) -> Csr {
     let view = matrix.view();
+    // No more than is needed: the matrix keeps the room that lists have.
+    let entries = rows.iter().map(|&row| view.row(row as usize).len()).sum();
     let mut ptr = Vec::with_capacity(rows.len() + 1);
     ptr.push(0_u64);
-    let (mut cols, mut values) = (Vec::new(), view.values.map(|_| Vec::new()));
+    let mut cols = Vec::with_capacity(entries);
+    let mut values = view.values.map(|_| Vec::with_capacity(entries));
     for &row in rows {
         let span = view.row(row as usize);
         match new_of_old {
