@@ -31,6 +31,7 @@ pub fn run(args: &Analyze, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     let (split, _) = planned::split(&dataset, args.learning.split.as_deref(), seed)?;
     let path = machine::profile_path(global.machine.as_deref())?;
     let profile = planned::profile(&desk, &path, (&dataset, &recipe))?;
+    planned::tell_unmeasured(&profile, out);
     let job = Job { dataset: &dataset, split: &split, threads: &desk.threads, profile: &profile };
     let trainer = Trainer::new(&job, recipe)?;
     let case = Case {

@@ -217,6 +217,9 @@ pub enum BenchVerb {
     },
 }
 
+/// Libraries that operations are timed beside.
+const PEERS: [&str; 6] = ["torch", "torch+thp", "torch_scatter", "torch_sparse", "pyg", "scipy"];
+
 /// What to time, and beside whom.
 #[derive(Args, Clone, Serialize)]
 pub struct Contest {
@@ -248,7 +251,7 @@ pub struct Contest {
     pub all_kernels: bool,
     /// Libraries to time on the same problem
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
-    #[arg(value_parser = ["torch", "torch+thp", "torch_sparse", "pyg", "scipy"])]
+    #[arg(value_parser = PEERS)]
     pub peers: Vec<String>,
     /// The Python that has them
     #[arg(long, value_name = "PATH", default_value = "python3")]

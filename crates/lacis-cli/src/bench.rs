@@ -2,7 +2,7 @@
 //! `--suite` goes through many problems in the same way (suite.rs).
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lacis::data::staged::{Existing, Staged};
 use lacis::kernels::Isa;
@@ -200,12 +200,10 @@ const OURS_SETTLE: Duration = Duration::from_millis(3);
 const WARM_S: f64 = 0.012;
 const LONG_S: f64 = 0.25;
 
-/// How many runs a turn begins with that are not timed, where one takes so many seconds.
-fn unmeasured(once: f64) -> usize {
-    match once {
-        LONG_S.. => 0,
-        once => ((WARM_S / once.max(1e-6)).ceil() as usize).min(500),
-    }
+/// For how many seconds runs are not timed, where one takes so many. By the clock: the first run,
+/// by which others could be counted, says little of those that follow.
+fn warm_s(once: f64) -> f64 {
+    if once < LONG_S { WARM_S } else { 0.0 }
 }
 
 /// Who takes turns on a problem, and what to call them.
@@ -287,8 +285,8 @@ impl<'a> Bench<'a> {
     /// As many as were asked for, or as patience allows.
     fn rounds(&self, turns: &[Turn]) -> usize {
         let asked = usize::from(self.args.rounds);
-        let runs = |turn: &Turn| (turn.together + unmeasured(turn.once)) as f64;
-        let each: f64 = turns.iter().map(|turn| turn.once * runs(turn)).sum();
+        let one = |turn: &Turn| turn.once * turn.together as f64 + warm_s(turn.once).max(turn.once);
+        let each: f64 = turns.iter().map(one).sum();
         let allowed = self.patience.map(|patience| (patience / each.max(1e-9)) as usize);
         allowed.map_or(asked, |allowed| allowed.max(3).min(asked))
     }
@@ -377,13 +375,16 @@ impl<'a> Bench<'a> {
             Who::Ours(_) => OURS_SETTLE,
             Who::Peer(_) => PEERS_SETTLE,
         };
-        let unmeasured = unmeasured(turn.once);
+        let warm_s = warm_s(turn.once);
         match turn.who {
             Who::Ours(contestant) => {
-                contestant.seconds(problem, unmeasured)?;
+                let begun = Instant::now();
+                while begun.elapsed().as_secs_f64() < warm_s {
+                    contestant.seconds(problem, 1)?;
+                }
                 contestant.seconds(problem, turn.together)
             }
-            Who::Peer(peer) => self.peers.seconds(peer, unmeasured, turn.together),
+            Who::Peer(peer) => self.peers.seconds(peer, warm_s, turn.together),
         }
     }
 

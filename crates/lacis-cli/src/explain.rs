@@ -47,6 +47,7 @@ pub fn run(args: &Explain, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     };
     let path = machine::profile_path(global.machine.as_deref())?;
     let profile = planned::profile(&desk, &path, (dataset, &recipe))?;
+    planned::tell_unmeasured(&profile, out);
     let job = Job { dataset, split: &split, threads: &desk.threads, profile: &profile };
     let passes = if args.inference { Passes::Forward } else { Passes::Training };
     let mut trainer = match passes {

@@ -73,6 +73,10 @@ fn sections(events: &[Value]) -> String {
         }
     }
     let start = events.iter().find(|event| event["event"] == "start");
+    // A record says in its first line where it was made.
+    if let Some(start) = start.filter(|start| start["machine"].is_object()) {
+        body.push_str(&found::environment(&[start]));
+    }
     body + &start.map_or(String::new(), |start| configuration(&start["config"]))
 }
 
@@ -88,8 +92,18 @@ pub fn title(events: &[Value]) -> String {
     };
     let config = &start["config"];
     let words = [&start["command"], &config["source"]["data"], &config["net"]["model"]];
-    let words: Vec<&str> = words.into_iter().filter_map(Value::as_str).collect();
+    // Of a path, what tells data sets apart.
+    let word = |word: &Value| word.as_str().map(|word| short(word).to_owned());
+    let words: Vec<String> = words.into_iter().filter_map(word).collect();
     format!("lacis {}", words.join(" "))
+}
+
+/// The last part of a path; anything else whole.
+fn short(name: &str) -> &str {
+    match name.contains("://") || name.contains(':') {
+        true => name,
+        false => name.trim_end_matches('/').rsplit('/').next().unwrap_or(name),
+    }
 }
 
 /// What was asked for, as it would be written in a file.
@@ -98,7 +112,13 @@ fn configuration(config: &Value) -> String {
         return String::new();
     }
     let text = serde_json::to_string_pretty(config).unwrap_or_default();
-    format!("<section><h2>What was asked for</h2><pre>{}</pre></section>", escaped(&text))
+    section("What was asked for", &folded("every setting", &text))
+}
+
+/// Text that is there for whoever opens it.
+fn folded(name: &str, text: &str) -> String {
+    let (name, text) = (escaped(name), escaped(text));
+    format!("<details><summary>{name}</summary><pre>{text}</pre></details>")
 }
 
 /// A section.
@@ -149,7 +169,7 @@ mod tests {
     #[test]
     fn every_tag_that_opens_closes() {
         let page = page();
-        for tag in ["section", "figure", "table", "div", "svg", "main", "h2", "ul"] {
+        for tag in ["section", "figure", "table", "div", "svg", "main", "h2", "ul", "details"] {
             let opened = page.matches(&format!("<{tag}>")).count()
                 + page.matches(&format!("<{tag} ")).count();
             assert_eq!(opened, page.matches(&format!("</{tag}>")).count(), "{tag}");

@@ -6,7 +6,7 @@
 //!                                             ←    {"versions":{"python":…,"torch":…}}
 //!  {"do":"prepare","engine":"torch","op":…}   →
 //!                                             ←    {"kernel":…,"seconds":…,"rows":[[…]]}
-//!  {"do":"run","unmeasured":1,"repeats":3}    →
+//!  {"do":"run","warm_s":0.01,"repeats":3}    →
 //!                                             ←    {"seconds":…}          or {"error":…}
 //! ```
 //! The graph goes over as `.npy` files; dense operands are a function of their place that both
@@ -141,11 +141,11 @@ impl Peers {
         })
     }
 
-    /// Seconds of one run of a peer's last task, the mean of `repeats` after some `unmeasured`.
-    pub fn seconds(&mut self, peer: usize, unmeasured: usize, repeats: usize) -> Result<f64> {
+    /// Seconds of one run of a peer's last task, the mean of `repeats` after `warm_s` of others.
+    pub fn seconds(&mut self, peer: usize, warm_s: f64, repeats: usize) -> Result<f64> {
         let (engine, process) = &self.engines[peer];
         let order = json!({
-            "do": "run", "slot": peer, "unmeasured": unmeasured, "repeats": repeats,
+            "do": "run", "slot": peer, "warm_s": warm_s, "repeats": repeats,
         });
         let answer = self.processes[*process].ask(&order);
         let seconds = answer.and_then(|a| a["seconds"].as_f64().ok_or("no time".to_owned()));

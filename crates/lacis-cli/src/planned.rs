@@ -24,7 +24,7 @@ use lacis::{Dataset, Error, Labels, Result, Split, Threads};
 use crate::args_train::{Approximation, Learning, Net, Planning};
 use crate::data::Desk;
 use crate::machine;
-use crate::out::Failure;
+use crate::out::{Failure, Out};
 use crate::tune::profile_for;
 
 /// Entries times columns from which on it pays to measure this machine first.
@@ -271,6 +271,16 @@ pub fn profile(
         needed.push("attention");
     }
     profile_for(&needed, path, desk)
+}
+
+/// Says whose times are predicted, where this machine's are not known.
+pub fn tell_unmeasured(profile: &Profile, out: &Out) {
+    if profile.section().is_none() {
+        out.note(
+            "nothing is measured on this machine yet: predicted times are an ordinary one's, and \
+             may be far off for small graphs; `lacis tune --quick` measures",
+        );
+    }
 }
 
 /// How many classes or columns labels have, in words.

@@ -24,7 +24,7 @@ use crate::ratios::geometric_mean;
 use crate::tune::profile_for;
 
 /// Seconds that the rounds of a problem may take.
-const PATIENCE_S: f64 = 2.0;
+const PATIENCE_S: f64 = 0.6;
 const QUICK_PATIENCE_S: f64 = 0.2;
 /// What a machine that does not tell its memory is taken to have.
 const UNKNOWN_MEMORY: usize = 8 << 30;
@@ -191,6 +191,10 @@ impl Walk<'_> {
         let quick = self.asked.suite() == Suite::Quick;
         bench.patience = Some(if quick { QUICK_PATIENCE_S } else { PATIENCE_S });
         bench.head(&case.matrix_id())?;
+        if bench.peers.len() > 0 {
+            let versions = bench.peers.versions();
+            bench.lines.push(json!({ "event": "peers", "versions": versions }));
+        }
         self.bench = Some(bench);
         Ok(())
     }

@@ -220,6 +220,7 @@ fn from_results(results: &Path, path: &Path, out: &Out) -> Outcome {
         return Err(Error::file(results, problem).into());
     }
     save(path, &profile)?;
+    list(&profile, out)?;
     let place = path.display().to_string();
     out.event("tuned", &json!({ "path": place, "samples": samples, "tables": profile.tables }))?;
     out.line(format_args!("wrote {place}: {samples} problems from {}", results.display()))

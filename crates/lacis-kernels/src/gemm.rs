@@ -7,7 +7,8 @@
 //! Two strategies: by rows, where the right factor is small and packed once (`gemm.rows`), and by
 //! blocks of the result, with the sum cut into pieces where the result is small (`gemm.blocks`).
 //! Both read the left factor where it lies and keep a tile of 6 rows and up to 4 vectors of sums in
-//! registers; by rows, results of up to 4 columns are sums along rows instead. Factors may be
+//! registers; by rows, results of up to 4 columns are sums along rows instead, and sums of one term
+//! are rows, scaled. Factors may be
 //! stored in bf16; they are widened on the way, and sums are `f32`.
 //!
 //! # Parallelism
@@ -19,6 +20,7 @@
 mod blocks;
 mod dots;
 mod grouped;
+mod outer;
 mod pack;
 mod rows;
 mod tile;
@@ -198,6 +200,9 @@ impl Kernel {
         match (self.strategy, self.vectors) {
             // Two products at once go by rows, however long their sums.
             _ if args.also.is_some() => self.by_rows(isa, args, y, threads),
+            (Strategy::Rows, _) if product.k == 1 => {
+                outer::run(isa, &product, (y, finish), threads)
+            }
             (Strategy::Rows, _) if few => dots::run(isa, &product, (y, finish), threads),
             (Strategy::Rows, _) => self.by_rows(isa, args, y, threads),
             (Strategy::Blocks, 1) => {

@@ -95,10 +95,16 @@ impl Arith for Split {
 /// `per_isa!(fn name<[G: Bound, …], [V, …]>(arg: Type) = body)` makes
 /// `fn name<G, …, const V: usize, …>(Isa, Type)` of
 /// `fn body<M: Arith, G, …, const V: usize, …>(arg: Type)`; either list may be empty, and a result
-/// type may follow the argument.
+/// type may follow the argument. `= body, avx512 = other` takes another body for AVX-512: one that
+/// is compiled for it alone, and so may use its instructions by name.
 macro_rules! per_isa {
     ($vis:vis fn $name:ident<[$($G:ident: $bound:path),*], [$($V:ident),*]>
         ($arg:ident: $type:ty) $(-> $result:ty)? = $body:ident) => {
+        $crate::isa::per_isa!($vis fn $name<[$($G: $bound),*], [$($V),*]>
+            ($arg: $type) $(-> $result)? = $body, avx512 = $body);
+    };
+    ($vis:vis fn $name:ident<[$($G:ident: $bound:path),*], [$($V:ident),*]>
+        ($arg:ident: $type:ty) $(-> $result:ty)? = $body:ident, avx512 = $wide:ident) => {
         #[allow(unsafe_code)]
         $vis fn $name<$($G: $bound,)* $(const $V: usize,)*>(isa: $crate::isa::Isa, $arg: $type)
             $(-> $result)? {
@@ -106,7 +112,7 @@ macro_rules! per_isa {
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
             fn avx512<$($G: $bound,)* $(const $V: usize,)*>($arg: $type) $(-> $result)? {
-                $body::<Fused, $($G,)* $($V,)*>($arg)
+                $wide::<Fused, $($G,)* $($V,)*>($arg)
             }
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma")]

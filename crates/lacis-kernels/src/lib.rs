@@ -37,6 +37,7 @@ pub mod sparse_matmul;
 pub mod spgemm;
 pub mod spmm;
 mod strips;
+mod turned;
 
 pub use edges::EdgeOrder;
 pub use finish::{Accum, Epilogue};

@@ -71,6 +71,11 @@ fn all_widths() {
         for (n, k) in (1..=5).flat_map(|n| [31, 32, 33, 64, 130, 200].map(|k| (n, k))) {
             check::<f32, f32, f32>(form, (13, k, n));
         }
+        // Sums of one term are scaled rows.
+        for n in [1, 5, 63, 64, 65, 130] {
+            check::<f32, f32, f32>(form, (13, 1, n));
+            check::<bf16, f32, bf16>(form, (13, 1, n));
+        }
         for size in 1..=20 {
             check::<f32, f32, f32>(form, (size, 7, 17));
             check::<f32, f32, f32>(form, (8, size, 33));

@@ -253,24 +253,43 @@ pub fn roofline(title: &str, points: &[Series], [gbps, gflops]: [f64; 2]) -> Str
     figure(title, &legend(&names), &drawing(title, SIZE, &svg))
 }
 
+/// Room for names beside a heat map.
+const LABELS: f64 = 260.0;
+
+/// A name of at most so many letters.
+fn cut(name: &str, most: usize) -> String {
+    match name.chars().count() > most {
+        true => name.chars().take(most.saturating_sub(1)).chain(['…']).collect(),
+        false => name.to_owned(),
+    }
+}
+
 /// A table of colours: the darker, the more.
 pub fn heat(title: &str, (rows, cols): (&[String], &[String]), values: &[Vec<f64>]) -> String {
-    let (left, top, high) = (150.0, 26.0, 26.0);
+    // As wide as the longest name, up to a third of the picture.
+    let letters = rows.iter().map(|row| row.chars().count()).max().unwrap_or(0);
+    let left = (16.0 + 6.4 * letters as f64).clamp(80.0, LABELS);
+    let (top, high) = (26.0, 26.0);
     let wide = ((SIZE[0] - left - 10.0) / cols.len().max(1) as f64).min(110.0);
     let all = || values.iter().flatten().copied().filter(|v| v.is_finite() && *v > 0.0);
     let (low, most) = all().fold((f64::INFINITY, 0.0_f64), |(a, b), v| (a.min(v), b.max(v)));
     let mut svg = String::new();
     for (at, col) in cols.iter().enumerate() {
         let x = left + (at as f64 + 0.5) * wide;
-        let _ = write!(svg, "<text x={x:.1} y=18 text-anchor=middle>{}</text>", escaped(col));
+        let (short, whole) = (escaped(&cut(col, (wide / 6.4) as usize)), escaped(col));
+        let _ = write!(
+            svg,
+            "<text x={x:.1} y=18 text-anchor=middle>{short}<title>{whole}</title></text>"
+        );
     }
     for (r, row) in rows.iter().enumerate() {
         let y = top + r as f64 * high;
         let _ = write!(
             svg,
-            "<text x={:.1} y={:.1} text-anchor=end class=ink>{}</text>",
+            "<text x={:.1} y={:.1} text-anchor=end class=ink>{}<title>{}</title></text>",
             left - 8.0,
             y + 17.0,
+            escaped(&cut(row, (LABELS / 6.4) as usize - 3)),
             escaped(row)
         );
         for (c, value) in values[r].iter().enumerate().filter(|(_, value)| value.is_finite()) {

@@ -14,25 +14,27 @@ fn text<'a>(line: &'a Value, name: &str) -> &'a str {
     line[name].as_str().unwrap_or_default()
 }
 
-/// What takes the time in whole models.
+/// What takes the time in whole models: a row for each, a column for each kind of step.
 pub fn models(lines: &[&Value]) -> String {
-    let figures: String = lines
-        .iter()
-        .map(|line| {
-            let mut kinds: Vec<(String, Vec<f64>)> = line["kinds"]
-                .as_object()
-                .into_iter()
-                .flatten()
-                .map(|(kind, share)| (kind.clone(), vec![100.0 * float(share)]))
-                .filter(|(_, share)| share[0] >= 0.5)
-                .collect();
-            kinds.sort_by(|a, b| b.1[0].total_cmp(&a.1[0]));
-            let title =
-                format!("{}, {} ms an epoch", text(line, "model"), value(&line["epoch_ms"]));
-            chart::bars(&title, &kinds, "%")
-        })
-        .collect();
-    section("Where whole models spend their time", &figures)
+    let share = |line: &Value, kind: &str| 100.0 * line["kinds"][kind].as_f64().unwrap_or(0.0);
+    let mut most: BTreeMap<&str, f64> = BTreeMap::new();
+    for kind in
+        lines.iter().flat_map(|line| line["kinds"].as_object()).flat_map(|kinds| kinds.keys())
+    {
+        most.insert(kind, lines.iter().map(|line| share(line, kind)).fold(0.0, f64::max));
+    }
+    let mut kinds: Vec<(&str, f64)> = most.into_iter().filter(|(_, most)| *most >= 1.0).collect();
+    kinds.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let row = |line: &&Value| {
+        let shares = kinds.iter().map(|(kind, _)| share(line, kind));
+        shares.map(|share| if share >= 0.5 { share.round() } else { f64::NAN }).collect()
+    };
+    let name = |line: &&Value| format!("{}, {} ms", text(line, "model"), value(&line["epoch_ms"]));
+    let rows: Vec<String> = lines.iter().map(name).collect();
+    let columns: Vec<String> = kinds.iter().map(|(kind, _)| (*kind).to_owned()).collect();
+    let grid: Vec<Vec<f64>> = lines.iter().map(row).collect();
+    let title = "Share of an epoch in %, by kind of step";
+    section("Where whole models spend their time", &chart::heat(title, (&rows, &columns), &grid))
 }
 
 /// The best peer's time over ours, of every case that a peer was timed on.

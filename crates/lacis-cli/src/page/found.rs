@@ -185,6 +185,8 @@ fn diagram(steps: &[&Value]) -> String {
         let text = step["formula"].as_str().unwrap_or_default();
         let time = float(&step["predicted_ms"]);
         let share = if total > 0.0 { time / total } else { 0.0 };
+        let measured = step["measured_ms"].as_f64();
+        let measured = measured.map_or(String::new(), |ms| format!(", measured {}", number(ms)));
         let room = (wide / 7.2) as usize;
         let short: String = match text.chars().count() > room {
             true => text.chars().take(room.saturating_sub(1)).chain(['…']).collect(),
@@ -195,7 +197,7 @@ fn diagram(steps: &[&Value]) -> String {
             "<rect class=box x={x:.1} y={y:.1} width={:.1} height=30 rx=5><title>{}</title></rect>\
              <rect x={x:.1} y={:.1} width={:.1} height=4 rx=2 style='fill:var(--c{})' />\
              <text x={:.1} y={:.1} class=ink>{}</text>\
-             <text x={:.1} y={:.1}>{} · {} ms</text>",
+             <text x={:.1} y={:.1}>{} · {}{measured} ms</text>",
             wide - 12.0,
             escaped(text),
             y + 26.0,
@@ -242,6 +244,7 @@ pub fn analysed(lines: &[&Value]) -> String {
 fn layers(line: &Value) -> String {
     let columns = [
         ("layer", false),
+        ("pass", false),
         ("work", true),
         ("depth", true),
         ("parallelism", true),
@@ -250,22 +253,34 @@ fn layers(line: &Value) -> String {
         ("order of work", false),
         ("of depth", false),
     ];
-    let all = line["layers"].as_array().into_iter().flatten();
-    let rows: Vec<(bool, Vec<String>)> = all
-        .map(|layer| {
+    let all: Vec<&Value> = line["layers"].as_array().into_iter().flatten().collect();
+    let mut rows = Vec::new();
+    for layer in all {
+        for (pass, order) in
+            [("once", ""), ("forward", ""), ("backward", "backward_"), ("update", "")]
+        {
+            let part = &layer["passes"][pass];
+            if float(&part["work"]).max(float(&part["bytes"])) <= 0.0 || !part.is_object() {
+                continue;
+            }
+            let of = |what: &str| match pass {
+                "forward" | "backward" => formula(&layer[format!("{order}{what}_order")]),
+                _ => String::new(),
+            };
             let cells = vec![
                 value(&layer["layer"]),
-                value(&layer["work"]),
-                value(&layer["depth"]),
-                value(&layer["parallelism"]),
-                size(&layer["bytes"]),
-                value(&layer["intensity"]),
-                formula(&layer["work_order"]),
-                formula(&layer["depth_order"]),
+                pass.to_owned(),
+                value(&part["work"]),
+                value(&part["depth"]),
+                value(&part["parallelism"]),
+                size(&part["bytes"]),
+                value(&part["intensity"]),
+                of("work"),
+                of("depth"),
             ];
-            (false, cells)
-        })
-        .collect();
+            rows.push((false, cells));
+        }
+    }
     format!("<h3>Layers</h3>{}", table(&columns, &rows))
 }
 
@@ -348,8 +363,30 @@ fn schedule(line: &Value) -> String {
     chart::gantt(&title, (index(&line["workers"]), "ms"), &bars)
 }
 
-/// The machine that it ran on.
+/// The machine that it ran on, and the command that did it.
 pub fn environment(lines: &[&Value]) -> String {
-    let text = serde_json::to_string_pretty(lines[0]).unwrap_or_default();
-    section("Machine and versions", &format!("<pre>{}</pre>", escaped(&text)))
+    let line = lines[0];
+    let machine = &line["machine"];
+    let cpu = if line["cpu"].is_object() { &line["cpu"] } else { machine };
+    let caches: Vec<String> =
+        cpu["caches"].as_array().into_iter().flatten().map(|cache| size(&cache["bytes"])).collect();
+    let model = format!("family {} model {}", value(&cpu["family"]), value(&cpu["model"]));
+    let shown = [
+        (value(&cpu["name"]), "processor"),
+        (model, "of the maker's"),
+        (caches.join(", "), "caches, by level"),
+        (texts(&cpu["instruction_sets"]), "instruction sets"),
+        (value(&machine["threads"]["count"]), "threads"),
+        (size(&machine["memory_total_bytes"]), "memory"),
+        (value(&line["version"]), "version of Lacis"),
+    ];
+    let shown: Vec<(String, &str)> =
+        shown.into_iter().filter(|(text, _)| !text.is_empty() && text != "–").collect();
+    // A record has only the command's name, which its heading says.
+    let command = line["command"].as_str().filter(|_| line["event"] == "environment");
+    let command =
+        command.map_or(String::new(), |typed| format!("<pre class=typed>{}</pre>", escaped(typed)));
+    let text = serde_json::to_string_pretty(line).unwrap_or_default();
+    let all = super::folded("everything that is known of it", &text);
+    section("Machine and versions", &(command + &cards(&shown) + &all))
 }

@@ -14,7 +14,8 @@ fn text<'a>(line: &'a Value, name: &str) -> &'a str {
 
 /// A problem, in words.
 fn problem(line: &Value) -> String {
-    let words = [text(line, "op"), text(line, "reduce"), text(line, "graph"), text(line, "dtype")];
+    let graph = super::short(text(line, "graph"));
+    let words = [text(line, "op"), text(line, "reduce"), graph, text(line, "dtype")];
     words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 

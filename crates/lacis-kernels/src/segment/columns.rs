@@ -5,7 +5,8 @@
 //!                     for each column c:  joined[index(c)] = join(joined[index(c)], x[·][c])
 //!                     y[·][s] = joined[s]
 //! ```
-//! An index is read once for 8 rows, and what belongs to a segment lies in one line.
+//! An index is read once for 8 rows, and what belongs to a segment lies in one line. With AVX-512
+//! there are 16 rows, turned in registers (`wide.rs`).
 
 use lacis_core::Threads;
 use lacis_core::reference::Reduce;
@@ -14,11 +15,14 @@ use lacis_core::threads::ranges;
 use super::join::{Join, Max, Min, Mul, Sum, empty};
 use super::reduce::Args;
 use super::turn::Begin;
+#[cfg(target_arch = "x86_64")]
+use super::wide::reduce as reduce_wide;
 use crate::isa::{Arith, Isa, per_isa};
 use crate::lanes::LANES;
 use crate::matrix::{Mat, MatMut};
 use crate::mem::{L2, fetch_lines};
 use crate::real::{Real, Stored};
+use crate::turned::Line;
 
 /// Rows that are joined together.
 pub(super) const TOGETHER: usize = 8;
@@ -43,10 +47,12 @@ pub(super) fn run<T: Stored>(isa: Isa, args: &Args<'_, T>, y: MatMut<'_, T>, thr
     let items = ranges(y.n_rows, size);
     let ends: Vec<usize> = items.iter().map(|rows| rows.end).collect();
     let items = items.into_iter().zip(y.split(&ends)).collect();
-    threads.map_with(items, Vec::new, |joined, (rows, y)| {
+    let scratch = || (Vec::new(), Vec::new());
+    threads.map_with(items, scratch, |(joined, lines), (rows, y)| {
         let Args { reduce, onto, .. } = *args;
         let x = args.x.rows(rows);
-        let part = Part { x, index, counts: &counts, rule: (reduce, onto), joined, y };
+        let rule = (reduce, onto);
+        let part = Part { x, index, counts: &counts, rule, joined, lines, y };
         match reduce {
             Reduce::Sum | Reduce::Mean => compiled::<T, Sum>(isa, part),
             Reduce::Max => compiled::<T, Max>(isa, part),
@@ -57,21 +63,23 @@ pub(super) fn run<T: Stored>(isa: Isa, args: &Args<'_, T>, y: MatMut<'_, T>, thr
 }
 
 /// Some rows of a reduction, and where they go.
-struct Part<'a, T: Stored> {
-    x: Mat<'a, T>,
-    index: &'a [u32],
+pub(super) struct Part<'a, T: Stored> {
+    pub x: Mat<'a, T>,
+    pub index: &'a [u32],
     /// Items of each segment, where they matter.
-    counts: &'a [T::Sum],
-    rule: (Reduce, Begin),
-    joined: &'a mut Vec<[T::Sum; TOGETHER]>,
-    y: MatMut<'a, T>,
+    pub counts: &'a [T::Sum],
+    pub rule: (Reduce, Begin),
+    pub joined: &'a mut Vec<[T::Sum; TOGETHER]>,
+    /// The same of twice as many rows, with AVX-512.
+    pub lines: &'a mut Vec<Line>,
+    pub y: MatMut<'a, T>,
 }
 
-per_isa!(fn compiled<[T: Stored, J: Join], []>(part: Part<'_, T>) = body);
+per_isa!(fn compiled<[T: Stored, J: Join], []>(part: Part<'_, T>) = body, avx512 = reduce_wide);
 
 #[inline(always)]
-fn body<M: Arith, T: Stored, J: Join>(part: Part<'_, T>) {
-    let Part { x, index, counts, rule, joined, y } = part;
+pub(super) fn body<M: Arith, T: Stored, J: Join>(part: Part<'_, T>) {
+    let Part { x, index, counts, rule, joined, y, .. } = part;
     for first in (0..y.n_rows).step_by(TOGETHER) {
         let rows = TOGETHER.min(y.n_rows - first);
         joined.clear();
@@ -155,7 +163,7 @@ fn finish<T: Stored, J: Join>(
 
 /// Writes what was joined for some segments of a row.
 #[inline(always)]
-fn write<T: Stored, J: Join>(
+pub(super) fn write<T: Stored, J: Join>(
     joined: &[T::Sum],
     ((reduce, onto), counts): ((Reduce, Begin), &[T::Sum]),
     y: &mut [T],

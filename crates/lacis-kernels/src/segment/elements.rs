@@ -17,10 +17,11 @@ use lacis_core::threads::ranges;
 use lacis_core::{Result, Threads};
 
 use super::index::Index;
-use super::narrow;
 use super::strip::{Columns, Places, Row, Strip, WIDTH};
+use super::{narrow, select};
+use crate::isa::Isa;
 use crate::matrix::{Mat, MatMut};
-use crate::mem::prefetch;
+use crate::mem::{L1, fetch_lines, prefetch};
 use crate::real::{Real, Stored};
 
 /// Columns that one thread does at a time.
@@ -87,10 +88,18 @@ pub(super) fn gather_here<T: Stored>(
     if y.n_rows == 0 || y.n_cols == 0 {
         return Ok(());
     }
-    if axis == Axis::Rows && in_strips::<T>(x.n_rows, x.n_cols) {
-        gather_strips(x, index, y, threads);
-    } else {
-        gather_rows(x, (index, axis), y, threads);
+    if axis == Axis::Rows && x.n_cols == 1 {
+        // One index for a row is what selection takes.
+        return select::Args::trusted(x, index.at, axis).run(Isa::best(), y, threads);
+    }
+    match axis {
+        Axis::Rows if in_strips::<T>(4 * x.n_rows, x.n_cols) => {
+            gather_strips::<T, { 4 * WIDTH }>(x, index, y, threads);
+        }
+        Axis::Rows if in_strips::<T>(x.n_rows, x.n_cols) => {
+            gather_strips::<T, WIDTH>(x, index, y, threads);
+        }
+        _ => gather_rows(x, (index, axis), y, threads),
     }
     Ok(())
 }
@@ -119,10 +128,12 @@ fn gather_rows<T: Stored>(
                     y.for_each(|(y, &at)| *y = row[at as usize]);
                 }
                 Axis::Rows => {
+                    let mut ahead = AHEAD % k;
                     for (c, (y, &at)) in y.enumerate() {
                         if let Some(&next) = index.at.get(i * k + c + AHEAD) {
-                            prefetch(x.data, next as usize * x.stride + (c + AHEAD) % k);
+                            prefetch(x.data, next as usize * x.stride + ahead);
                         }
+                        ahead = if ahead + 1 == k { 0 } else { ahead + 1 };
                         *y = x.data[at as usize * x.stride + c];
                     }
                 }
@@ -131,7 +142,9 @@ fn gather_rows<T: Stored>(
     });
 }
 
-fn gather_strips<T: Stored>(
+/// Strips of `W` columns, one after another: wide ones come back to each page of the index less
+/// often.
+fn gather_strips<T: Stored, const W: usize>(
     x: Mat<'_, T>,
     index: IndexMatrix<'_>,
     y: MatMut<'_, T>,
@@ -140,21 +153,21 @@ fn gather_strips<T: Stored>(
     let k = index.n_cols;
     let items = ranges(k, BLOCK_COLS).into_iter().zip(y.split_columns(BLOCK_COLS)).collect();
     threads.map_with(items, Vec::new, |strip, (cols, mut y)| {
-        for col in cols.clone().step_by(WIDTH) {
-            let width = WIDTH.min(cols.end - col);
+        for col in cols.clone().step_by(W) {
+            let width = W.min(cols.end - col);
             strip.clear();
             for i in 0..x.n_rows {
-                prefetch(x.data, (i + AHEAD) * x.stride + col);
-                let mut row = [T::narrow(T::Sum::ZERO); WIDTH];
+                fetch_lines::<T, L1>(x.data, (i + AHEAD) * x.stride + col, width);
+                let mut row = [T::narrow(T::Sum::ZERO); W];
                 row[..width].copy_from_slice(&x.row(i)[col..][..width]);
                 strip.push(row);
             }
             for (i, y) in y.iter_mut().enumerate() {
-                prefetch(index.at, (i + AHEAD) * k + col);
+                fetch_lines::<u32, L1>(index.at, (i + AHEAD) * k + col, width);
                 let at = &index.at[i * k + col..][..width];
                 let y = &mut y[col - cols.start..][..width];
-                for c in 0..width {
-                    y[c] = strip[at[c] as usize][c];
+                for (c, (y, &at)) in y.iter_mut().zip(at).enumerate() {
+                    *y = strip[at as usize][c];
                 }
             }
         }

@@ -31,6 +31,8 @@ pub mod select;
 pub mod softmax;
 mod strip;
 mod turn;
+#[cfg(target_arch = "x86_64")]
+mod wide;
 
 pub use index::Index;
 pub use segments::{Groups, Segments};

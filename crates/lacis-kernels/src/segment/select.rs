@@ -2,6 +2,8 @@
 //!
 //! # Parallelism
 //! A thread writes whole rows of `y`.
+//! # Memory
+//! Along columns, 16 rows of `x` a thread.
 
 use std::array::from_fn;
 
@@ -11,11 +13,14 @@ use lacis_core::threads::ranges;
 use lacis_core::{Result, Threads};
 
 use super::index::Index;
+#[cfg(target_arch = "x86_64")]
+use super::wide::select as columns_wide;
 use crate::isa::{Arith, Isa, per_isa};
 use crate::lanes::LANES;
 use crate::matrix::{Mat, MatMut};
 use crate::mem::{L1, L2, fetch_lines, prefetch};
 use crate::real::{Real, Stored};
+use crate::turned::{Line, SIDE};
 
 /// Elements that one item of work writes.
 const ITEM_ELEMENTS: usize = 1 << 17;
@@ -85,18 +90,18 @@ impl<'a, T: Stored> Args<'a, T> {
             return self.single_row(isa, y, threads);
         }
         let rows = (ITEM_ELEMENTS / n_cols).max(1);
-        let rows = if self.axis == Axis::Cols { rows.next_multiple_of(TOGETHER) } else { rows };
+        let rows = if self.axis == Axis::Cols { rows.next_multiple_of(SIDE) } else { rows };
         let items = ranges(n_rows, rows);
         let ends: Vec<usize> = items.iter().map(|rows| rows.end).collect();
         let items = items.into_iter().zip(y.split(&ends)).collect();
-        threads.for_each(items, |(rows, y)| {
-            let first = rows.start;
-            match self.axis {
-                Axis::Rows => {
-                    let args = Args { index: &self.index[rows], ..*self };
-                    if y.n_cols == 1 { singles(isa, (args, y)) } else { by_rows(isa, (args, y)) }
-                }
-                Axis::Cols => by_columns(isa, (*self, first, y)),
+        threads.map_with(items, Vec::new, |lines, (rows, y)| match self.axis {
+            Axis::Rows => {
+                let args = Args { index: &self.index[rows], ..*self };
+                if y.n_cols == 1 { singles(isa, (args, y)) } else { by_rows(isa, (args, y)) }
+            }
+            Axis::Cols => {
+                let (index, scale) = (self.index, self.scale);
+                by_columns(isa, Columns { x: self.x.rows(rows), index, scale, y, lines });
             }
         });
         Ok(())
@@ -114,7 +119,17 @@ impl<'a, T: Stored> Args<'a, T> {
 
 per_isa!(fn by_rows<[T: Stored], []>(job: (Args<'_, T>, MatMut<'_, T>)) = by_rows_body);
 per_isa!(fn singles<[T: Stored], []>(job: (Args<'_, T>, MatMut<'_, T>)) = singles_body);
-per_isa!(fn by_columns<[T: Stored], []>(job: (Args<'_, T>, usize, MatMut<'_, T>)) = columns_body);
+per_isa!(fn by_columns<[T: Stored], []>(job: Columns<'_, T>) = columns_body, avx512 = columns_wide);
+
+/// Some rows of a selection along columns.
+pub(super) struct Columns<'a, T: Stored> {
+    pub x: Mat<'a, T>,
+    pub index: &'a [u32],
+    pub scale: Option<&'a [T::Sum]>,
+    pub y: MatMut<'a, T>,
+    /// Room for rows that are turned.
+    pub lines: &'a mut Vec<Line>,
+}
 
 #[inline(always)]
 fn by_rows_body<M: Arith, T: Stored>((args, mut y): (Args<'_, T>, MatMut<'_, T>)) {
@@ -168,11 +183,11 @@ fn singles_body<M: Arith, T: Stored>((args, mut y): (Args<'_, T>, MatMut<'_, T>)
 }
 
 #[inline(always)]
-fn columns_body<M: Arith, T: Stored>((args, first, mut y): (Args<'_, T>, usize, MatMut<'_, T>)) {
-    let Args { x, index, scale, .. } = args;
-    let Some(scale) = scale else { return plain_columns((args, first, y)) };
+pub(super) fn columns_body<M: Arith, T: Stored>(job: Columns<'_, T>) {
+    let Columns { x, index, scale, mut y, .. } = job;
+    let Some(scale) = scale else { return plain_columns((x, index), y) };
     for i in 0..y.n_rows {
-        let row = x.row(first + i);
+        let row = x.row(i);
         for (y, &at) in y.row_mut(i).iter_mut().zip(index) {
             *y = T::narrow(row[at as usize].wide() * scale[at as usize]);
         }
@@ -183,19 +198,19 @@ fn columns_body<M: Arith, T: Stored>((args, first, mut y): (Args<'_, T>, usize, 
 const TOGETHER: usize = 4;
 
 #[inline(always)]
-fn plain_columns<T: Stored>((args, first, y): (Args<'_, T>, usize, MatMut<'_, T>)) {
-    let (x, n_rows) = (args.x, y.n_rows);
+fn plain_columns<T: Stored>((x, index): (Mat<'_, T>, &[u32]), y: MatMut<'_, T>) {
+    let n_rows = y.n_rows;
     let mut rows = y.data.chunks_mut(y.stride).take(n_rows);
     for start in (0..n_rows).step_by(TOGETHER) {
         let count = TOGETHER.min(n_rows - start);
         // At the end there may be fewer: what stands for the others is not used.
-        let from: [&[T]; TOGETHER] = from_fn(|r| x.row(first + start + r.min(count - 1)));
+        let from: [&[T]; TOGETHER] = from_fn(|r| x.row(start + r.min(count - 1)));
         let to: [&mut [T]; TOGETHER] = from_fn(|_| rows.next().unwrap_or_default());
-        let next = (first + start + TOGETHER) * x.stride;
+        let next = (start + TOGETHER) * x.stride;
         match count {
-            TOGETHER => four_rows(args, from, to, next),
+            TOGETHER => four_rows((x, index), from, to, next),
             _ => from.iter().zip(to).take(count).for_each(|(row, y)| {
-                y.iter_mut().zip(args.index).for_each(|(y, &at)| *y = row[at as usize]);
+                y.iter_mut().zip(index).for_each(|(y, &at)| *y = row[at as usize]);
             }),
         }
     }
@@ -205,12 +220,11 @@ fn plain_columns<T: Stored>((args, first, y): (Args<'_, T>, usize, MatMut<'_, T>
 /// `next` on, are asked for, spread over the time that takes.
 #[inline(always)]
 fn four_rows<T: Stored>(
-    args: Args<'_, T>,
+    (x, index): (Mat<'_, T>, &[u32]),
     from: [&[T]; TOGETHER],
     to: [&mut [T]; TOGETHER],
     next: usize,
 ) {
-    let Args { x, index, .. } = args;
     let (n, count) = (x.n_cols, index.len());
     // Of equal lengths, said once: one comparison a position is left.
     let [x0, x1, x2, x3] = from.map(|row| &row[..n]);

@@ -17,6 +17,8 @@ use std::ops::Range;
 use lacis_core::Threads;
 use lacis_core::threads::ranges;
 
+#[cfg(target_arch = "x86_64")]
+use super::wide::turn as turn_wide;
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
@@ -99,11 +101,21 @@ fn column<T: Stored>(x: Mat<'_, T>) -> Mat<'_, T> {
     Mat { data: &x.data[..x.n_cols], n_rows: x.n_cols, n_cols: 1, stride: 1 }
 }
 
-per_isa!(fn turn<[T: Stored], []>(pair: (Mat<'_, T>, MatMut<'_, T>)) = turn_body);
+per_isa!(fn turn<[T: Stored], []>(pair: (Mat<'_, T>, MatMut<'_, T>)) = turn_body,
+    avx512 = turn_wide);
 
 /// Writes the transpose of the first matrix to the second.
 #[inline(always)]
-fn turn_body<M: Arith, T: Stored>((from, mut to): (Mat<'_, T>, MatMut<'_, T>)) {
+pub(super) fn turn_body<M: Arith, T: Stored>(pair: (Mat<'_, T>, MatMut<'_, T>)) {
+    turn_by(pair, turn_block);
+}
+
+/// The same by what turns a block, given where it begins.
+#[inline(always)]
+pub(super) fn turn_by<T: Stored>(
+    (from, mut to): (Mat<'_, T>, MatMut<'_, T>),
+    turn_block: impl Fn(&Mat<'_, T>, &mut MatMut<'_, T>, usize, usize),
+) {
     let full = |n: usize| n / BLOCK * BLOCK;
     let (rows, cols) = (full(from.n_rows), full(from.n_cols));
     for i in (0..rows).step_by(BLOCK) {

@@ -209,9 +209,9 @@ fn square(n: usize, m: usize, absent: f64, threads: &Threads) -> Result<Csr> {
 /// Bytes of the dense operand of small cases.
 const SMALL: usize = 1 << 20;
 /// The least and the most that large ones have.
-const LARGE: [usize; 2] = [16 << 20, 256 << 20];
+const LARGE: [usize; 2] = [16 << 20, 128 << 20];
 /// Of this share of memory, between these.
-const SHARE: usize = 128;
+const SHARE: usize = 512;
 const QUICK: usize = 8 << 20;
 
 const SCATTERS: [&str; 5] =
@@ -283,21 +283,30 @@ fn quick() -> Vec<Case> {
 
 fn paper(large: usize) -> Vec<Case> {
     let mut cases = Vec::new();
-    let selecting = ["index_select", "index_add", "gather"];
-    for op in SCATTERS.into_iter().chain(SEGMENTS).chain(selecting) {
-        let shapes = if op == "index_select" || op == "gather" { 6 } else { 3 };
-        for (at, zeros) in EVERYWHERE[..shapes].iter().flat_map(|at| ZEROS.map(|s| (*at, s))) {
-            for factor in FACTORS {
-                let index = Index { zeros, factor, ..Index::plain(large) };
-                cases.extend(by_index(op, at, &index));
+    let plain = || Index::plain(large);
+    for op in SCATTERS.into_iter().chain(SEGMENTS).chain(["index_select", "index_add", "gather"]) {
+        // Where the paper has both, every share of zeros with every factor.
+        let (shapes, factors) = match op {
+            "index_select" => (&EVERYWHERE[..], &FACTORS[..]),
+            "gather" => (&EVERYWHERE[..], &FACTORS[..1]),
+            "index_add" => (&EVERYWHERE[..3], &FACTORS[..1]),
+            _ => (&EVERYWHERE[..2], &FACTORS[..]),
+        };
+        let alone = |zeros, factor| op.starts_with("segment") && zeros > 0.0 && factor > 1;
+        for (at, zeros) in shapes.iter().flat_map(|at| ZEROS.map(|zeros| (*at, zeros))) {
+            for &factor in factors.iter().filter(|factor| !alone(zeros, **factor)) {
+                cases.extend(by_index(op, at, &Index { zeros, factor, ..plain() }));
             }
         }
-        for (at, order) in EVERYWHERE.iter().flat_map(|at| ORDERS.map(|order| (*at, order))) {
-            cases.extend(by_index(op, at, &Index { order, ..Index::plain(large) }));
-            cases.extend(by_index(op, at, &Index { order, ..Index::plain(SMALL) }));
+        // What it has not, one at a time: every axis, bf16, other orders, small operands.
+        for at in EVERYWHERE {
+            cases.extend(by_index(op, at, &plain()));
+            cases.extend(by_index(op, at, &Index { dtype: DType::Bf16, ..plain() }));
         }
-        let bf16 = Index { dtype: DType::Bf16, ..Index::plain(large) };
-        cases.extend(EVERYWHERE.iter().flat_map(|at| by_index(op, *at, &bf16)));
+        for (at, order) in EVERYWHERE[..2].iter().flat_map(|at| ORDERS.map(|order| (*at, order))) {
+            cases.extend(by_index(op, at, &Index { order, ..plain() }));
+        }
+        cases.extend(EVERYWHERE[..3].iter().flat_map(|at| by_index(op, *at, &Index::plain(SMALL))));
     }
     for zeros in ZEROS {
         cases.extend(dense(256, zeros));
