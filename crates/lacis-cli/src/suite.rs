@@ -154,10 +154,10 @@ impl Walk<'_> {
             Ok(()) => {}
             Err(Failure::Error(error)) => {
                 self.desk.out.note(format_args!("{} is left out: {error}", case.id()));
-                lines.clear();
-                lines.push(json!({ "event": "left_out", "case": self.asked.id(case),
-                                   "op": case.op, "reason": error.to_string() }));
-                self.desk.out.event("left_out", &lines[0])?;
+                let line = json!({ "event": "left_out", "case": self.asked.id(case),
+                                   "op": case.op, "reason": error.to_string() });
+                self.desk.out.event("left_out", &line)?;
+                put_in_place(&mut lines, line);
             }
             Err(other) => return Err(other),
         }
@@ -207,6 +207,12 @@ impl Walk<'_> {
         let set = lacis::open(name, &Job::quiet(&self.desk.threads))?;
         Ok(set.graph().adjacency().as_ref().clone().without_unit_values())
     }
+}
+
+/// Puts a line in the place of a case's measurements; who the peers are holds for the others too.
+fn put_in_place(lines: &mut Vec<Value>, line: Value) {
+    lines.retain(|line| line["event"] == "peers");
+    lines.push(line);
 }
 
 fn task(asked: &Asked<'_>, case: &Case) -> bench::Asked {
@@ -259,4 +265,17 @@ fn summarise(lines: &[Value], out: &Out) -> Outcome {
         "{mean:.2} times the best peer in the geometric mean of {}, at least {times:.2} ({case})",
         ratios.len()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_that_is_left_out_leaves_the_peers() {
+        let [peers, op, out] = ["peers", "op", "left_out"].map(|event| json!({ "event": event }));
+        let mut lines = vec![peers.clone(), op];
+        put_in_place(&mut lines, out.clone());
+        assert_eq!(lines, [peers, out]);
+    }
 }

@@ -17,6 +17,7 @@ use std::arch::x86_64::{
 pub(crate) const SIDE: usize = 16;
 
 /// What the same place of 16 rows holds.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))] // AVX-512 alone has use for it
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(crate) struct Line(pub [u32; SIDE]);

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use half::bf16;
 use lacis_core::reference::{self, Axis, Reduce, Ties};
-use lacis_core::{Dense, Element, Rng, RowPtrView, Threads};
+use lacis_core::{Buffer, Dense, Element, Rng, RowPtrView, Threads};
 use lacis_kernels::segment::backward::Backward;
 use lacis_kernels::segment::elements::{IndexMatrix, Scatter, gather};
 use lacis_kernels::segment::reduce::{Args, KERNELS, choose};
@@ -448,7 +448,93 @@ fn an_index_for_every_element() {
         elements::<bf16>(len, n, 5, axis);
     }
     elements::<f32>(30, 9, 1100, Axis::Rows);
+    gathers_in_strips::<f32>(5000);
+    gathers_in_strips::<bf16>(10_000);
     elements::<f32>(40, 200, 30, Axis::Cols);
+}
+
+/// Strips have 64 columns where `n` rows of them stay in the cache, and 16 where those do; the last
+/// one has fewer.
+fn gathers_in_strips<T: Stored>(n: usize) {
+    let (len, k, one) = (7, 1037, Threads::one());
+    let (x, at) = (dense::<T>(n, k, 21), positions(len * k, n, 22));
+    let truth_index = reference::IndexMatrix::new(len, k, at.clone()).unwrap();
+    let truth = reference::gather(&x.cast(), &truth_index, Axis::Rows).unwrap();
+    let index = Index::new(&at, n, &one).unwrap();
+    let index = IndexMatrix::new(&index, len, k).unwrap();
+    check::<T>(&truth, 0.0, &format!("gather in strips of {n}"), |_, y, threads| {
+        gather(&x, index, Axis::Rows, y, threads).unwrap();
+    });
+}
+
+/// Blocks of 16 rows and columns, and what is left of both, in rows that are further apart than
+/// they are long: on the way in, out, and onto what is there.
+#[test]
+fn blocks_of_rows_with_padding() {
+    blocks_with_padding::<f32>();
+    blocks_with_padding::<bf16>();
+}
+
+fn blocks_with_padding<T: Stored>() {
+    let (k, len, n, padding) = (37, 53, 41, 6);
+    let one = Threads::one();
+    let x = padded(&matrix::<T>(len, k, Axis::Cols, 31), padding);
+    let at = positions(len, n, 32);
+    let index = Index::new(&at, n, &one).unwrap();
+    let groups = Groups::new(index.clone(), &one);
+    let run = |truth: &Dense<f64>, what: &str, f: &dyn Fn(Isa, MatMut<'_, T>)| {
+        let tolerance = tolerance::<T>(longest(&at, n), largest(truth));
+        for isa in Isa::available() {
+            let mut y = padded(&like::<T>(truth), padding);
+            f(isa, MatMut::from(&mut y));
+            let what = format!("{what} {}", isa.name());
+            assert_close(&y, truth, tolerance, &what);
+            let beyond = y.data().chunks(y.stride()).flat_map(|row| &row[y.n_cols()..]);
+            assert!(beyond.into_iter().all(|v| v.to_f64() == PAD), "{what}: padding");
+        }
+    };
+    for reduce in Reduce::ALL {
+        let truth = reference::scatter(&x.cast(), &at, n, reduce, Axis::Cols).unwrap();
+        for segments in [Segments::from_index(&index), groups.segments()] {
+            let args = Args::new(&x, segments, reduce, Axis::Cols).unwrap();
+            for kernel in KERNELS.iter().filter(|kernel| kernel.accepts(&args)) {
+                run(&truth, &format!("{} {reduce:?}", kernel.name), &|isa, y| {
+                    kernel.run(isa, &args, y, &one).unwrap();
+                });
+            }
+        }
+    }
+    let y = matrix::<T>(n, k, Axis::Cols, 33);
+    let truth = reference::index_add(&y.cast(), &at, &x.cast(), Axis::Cols).unwrap();
+    let args = Args::index_add(&x, Segments::from_index(&index), Axis::Cols).unwrap();
+    for kernel in KERNELS.iter().filter(|kernel| kernel.accepts(&args)) {
+        run(&truth, &format!("{} onto", kernel.name), &|isa, mut out| {
+            (0..k).for_each(|i| out.row_mut(i).copy_from_slice(y.row(i)));
+            kernel.run(isa, &args, out, &one).unwrap();
+        });
+    }
+    let x = padded(&matrix::<T>(n, k, Axis::Cols, 34), padding);
+    let truth = reference::index_select(&x.cast(), &at, Axis::Cols).unwrap();
+    let args = select::Args::new(&x, &index, Axis::Cols).unwrap();
+    run(&truth, "select", &|isa, y| args.run(isa, y, &one).unwrap());
+    let x = padded(&matrix::<T>(len, k, Axis::Cols, 35), padding);
+    let by = reference::Segments::from_index(&at, n).unwrap();
+    let truth = reference::segment_softmax(&x.cast(), &by, Axis::Cols).unwrap();
+    let args = softmax::Args::new(&x, Segments::from_index(&index), Axis::Cols).unwrap();
+    run(&truth, "softmax", &|isa, y| args.run(isa, y, &one).unwrap());
+}
+
+/// What stands between rows.
+const PAD: f64 = -77.0;
+
+/// The same numbers, rows further apart.
+fn padded<T: Stored>(x: &Dense<T>, padding: usize) -> Dense<T> {
+    let stride = x.n_cols() + padding;
+    let mut data = vec![T::from_f64(PAD); x.n_rows() * stride];
+    for (to, from) in data.chunks_exact_mut(stride).zip(x.rows()) {
+        to[..from.len()].copy_from_slice(from);
+    }
+    Dense::new(Buffer::from(data), x.n_rows(), x.n_cols(), stride).unwrap()
 }
 
 #[test]

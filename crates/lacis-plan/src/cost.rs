@@ -227,8 +227,14 @@ pub fn work(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
         }
         Operator::Gemm { form, ending } => {
             let ([m, k], [k2, n]) = (shape(step.inputs[0]), shape(step.inputs[1]));
-            // Both products at once are as one of a longer sum.
-            let more = if ending.plus { width(step.inputs[2]) } else { 0 };
+            // Both products at once are as one of a longer sum, longer by the share of rows that
+            // the second one has.
+            let more = if ending.plus {
+                let [rows, terms] = shape(step.inputs[2]);
+                rows * terms / m.max(1)
+            } else {
+                0
+            };
             let sizes = match form {
                 Form::Nn => [m, n, k + more],
                 Form::Nt => [m, k2, k + more],

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::cost::{Work, work};
 use crate::dim::{Dim, Sizes};
-use crate::op::{Adjacency, Graph, Loops, Scores};
+use crate::op::{Adjacency, Graph, Loops, LossKind, Scores};
 use crate::plan::{Operator, Place, Plan, Step, ValueId};
 
 /// Bytes of a number, of a column's number, of where a row begins.
@@ -71,7 +71,7 @@ fn copied([_, cols, entries]: [usize; 3], width: usize) -> usize {
 
 /// What the step that needs most for itself needs: copied columns of operands; terms of attention's
 /// gradient per node and head, and the gradient of its targets where they are not all sources;
-/// shares of maxima.
+/// shares of maxima; results that the gradient of squares goes over.
 fn scratch(plan: &Plan, sizes: &Sizes) -> usize {
     let shape = |value: ValueId| plan.values[value].shape.map(|dim| sizes.of(dim));
     let of = plan.steps.iter().map(|step| match step.operator {
@@ -91,6 +91,9 @@ fn scratch(plan: &Plan, sizes: &Sizes) -> usize {
             cols * slots(attention.heads, width)
         }
         Operator::ExtremeGrad(_) => shape(step.inputs[2]).iter().product(),
+        Operator::Loss(LossKind::Squares) if plan.in_place(step) => {
+            plan.len_of(step.inputs[0], sizes)
+        }
         _ => match work(plan, step, sizes) {
             Work::Spmm { shape, width, .. } => copied(shape, width),
             _ => 0,

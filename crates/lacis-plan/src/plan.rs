@@ -267,6 +267,26 @@ pub enum Operator {
     Update(usize),
 }
 
+impl Operator {
+    /// What tells it from others. Checkpoints know plans by it: an operator without what endings
+    /// could not say in their first version is called what it was then.
+    fn identity(&self) -> String {
+        format!("{self:?}").replace(", plus: false, gate: None", "")
+    }
+
+    /// How many inputs it takes, where its attributes say so.
+    fn arity(&self) -> Option<usize> {
+        let (scales, ending) = match *self {
+            Operator::Spmm { left, right, ending } => ([left, right], ending),
+            Operator::Gemm { ending, .. } => ([ending.plus; 2], ending),
+            _ => return None,
+        };
+        let base = ending.accumulate || ending.gate.is_some();
+        let more = [scales[0], scales[1], ending.bias, base];
+        Some(2 + more.into_iter().filter(|there| *there).count())
+    }
+}
+
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
@@ -319,7 +339,8 @@ impl Plan {
     pub fn id(&self) -> String {
         let mut text = String::new();
         for step in &self.steps {
-            text.push_str(&format!("{:?} {:?} {:?};", step.operator, step.inputs, step.outputs));
+            let operator = step.operator.identity();
+            text.push_str(&format!("{operator} {:?} {:?};", step.inputs, step.outputs));
         }
         if let Some(first) = self.values.iter().position(|value| value.half) {
             text.push_str(&format!("bf16 from {first}"));
@@ -476,6 +497,10 @@ impl Plan {
         let all = step.inputs.iter().chain(&step.outputs);
         if let Some(value) = all.clone().find(|&&value| value >= self.values.len()) {
             return Err(format!("there is no value {value}"));
+        }
+        let count = step.inputs.len();
+        if let Some(right) = step.operator.arity().filter(|right| *right != count) {
+            return Err(format!("{:?} has {count} inputs, not {right}", step.operator));
         }
         step.inputs.iter().try_for_each(|&input| memory.check(self, input))?;
         for (at, &output) in step.outputs.iter().enumerate() {

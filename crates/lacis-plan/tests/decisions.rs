@@ -3,7 +3,7 @@
 use lacis_core::reference::Activation;
 use lacis_plan::choose::{Chosen, Network, Settings, choose, with_candidate};
 use lacis_plan::compose::StopReason;
-use lacis_plan::cost::{Analytic, Costs, predict, work};
+use lacis_plan::cost::{Analytic, Costs, Work, predict, work};
 use lacis_plan::expr::features;
 use lacis_plan::op::{Function, LossKind};
 use lacis_plan::plan::{Ending, Operator, Phase, Place, Step};
@@ -256,4 +256,32 @@ fn dense_products_take_over_what_is_around_them() {
     assert!(apart.plan.steps.iter().any(alone));
     let sizes = Sizes::whole(4, 10_000, 10_000 * 10);
     assert!(plan.slot_bytes(&sizes) < apart.plan.slot_bytes(&sizes));
+}
+
+/// A second product of fewer rows costs as much less.
+#[test]
+fn a_second_product_costs_what_its_rows_do() {
+    let plan = decided(&two(nets::sage, [64, 32, 8]), 10_000, 10, &Settings::default()).plan;
+    let gated = |step: &&Step| matches!(step.operator, Operator::Gemm { ending, .. } if ending.gate.is_some());
+    let step = plan.steps.iter().find(gated).unwrap();
+    for (last, terms) in [(10_000, 8 + 8), (2_500, 8 + 2)] {
+        let mut sizes = Sizes::whole(3, 10_000, 100_000);
+        sizes.nodes[2] = last;
+        let Work::Gemm { sizes, .. } = work(&plan, step, &sizes) else {
+            panic!("{}", step.formula)
+        };
+        assert_eq!(sizes, [10_000, 32, terms]);
+    }
+}
+
+/// The gradient of squares goes over the results, which are read on the way.
+#[test]
+fn squares_need_room_for_results() {
+    let classes = two(nets::gcn, [64, 32, 8]);
+    let squares = Network { loss: Some(LossKind::Squares), ..classes.clone() };
+    let slots = [classes, squares].map(|network| {
+        let chosen = decided(&network, 10_000, 10, &Settings::default());
+        chosen.memory.slots
+    });
+    assert_eq!(slots[1] - slots[0], 10_000 * 8 * 4);
 }

@@ -4,8 +4,8 @@ use lacis_plan::choose::{Chosen, Network, RuleSet, SAVINGS, Settings, choose, wi
 use lacis_plan::cost::Analytic;
 use lacis_plan::expr::{adjacency, features, param};
 use lacis_plan::grad::gradients;
-use lacis_plan::op::{Graph, LossKind};
-use lacis_plan::plan::{Operator, Phase, Place, Precision};
+use lacis_plan::op::{Function, Graph, LossKind};
+use lacis_plan::plan::{Ending, Operator, Phase, Place, Precision, Step};
 use lacis_plan::{Expr, Op, Plan, Sizes};
 
 use lacis_core::reference::Activation;
@@ -148,6 +148,38 @@ fn the_same_inputs_give_the_same_plan_and_it_survives_json() {
     }
 }
 
+/// A plan that was kept before products could do more: it loads, and checkpoints know it by the
+/// same name.
+#[test]
+fn plans_of_earlier_versions_keep_their_names() {
+    let ending = r#"{"accumulate":false,"bias":false,"function":"Identity"}"#;
+    let value =
+        |shape: &str, place: &str| format!(r#"{{"shape":{shape},"place":{place},"formula":""}}"#);
+    let values = [
+        value(r#"[{"Nodes":0},{"Width":5}]"#, r#""Features""#),
+        value(r#"[{"Width":5},{"Width":3}]"#, r#"{"Param":0}"#),
+        value(r#"[{"Nodes":0},{"Width":3}]"#, r#"{"Slot":0}"#),
+    ];
+    let kept = format!(
+        r#"{{"values":[{}],"steps":[{{"operator":{{"Gemm":{{"form":"Nn","ending":{ending}}}}},
+            "inputs":[0,1],"outputs":[2],"phase":"Forward","layer":null,"formula":""}}],
+            "slots":1,"matrices":0,"params":[{{"name":"W","shape":[5,3]}}],"result":2,
+            "formula":"","savings":[]}}"#,
+        values.join(",")
+    );
+    let plan: Plan = serde_json::from_str(&kept).unwrap();
+    plan.check().unwrap();
+    let then = "Gemm { form: Nn, ending: Ending { accumulate: false, bias: false, \
+                function: Identity } } [0, 1] [2];";
+    let name = format!("{:08x}", xxhash_rust::xxh3::xxh3_64(then.as_bytes()) as u32);
+    assert_eq!(plan.id(), name);
+    let mut gated = plan;
+    if let Operator::Gemm { ending, .. } = &mut gated.steps[0].operator {
+        ending.gate = Some(Function::Relu);
+    }
+    assert_ne!(gated.id(), name);
+}
+
 #[test]
 fn inference_needs_no_backward_pass() {
     for case in nets::all() {
@@ -276,6 +308,31 @@ fn a_plan_that_makes_no_sense_is_found() {
         breaks(&mut bad);
         assert!(bad.check().is_err(), "break {at}");
     }
+}
+
+/// A plan file may say that a product does what its inputs do not suffice for.
+#[test]
+fn a_product_with_too_few_inputs_is_found() {
+    let plan = small_plan();
+    let product = |step: &&mut Step| matches!(step.operator, Operator::Gemm { .. });
+    let says: [fn(&mut Ending); 4] = [
+        |ending| ending.plus = !ending.plus,
+        |ending| ending.bias = !ending.bias,
+        |ending| ending.gate = Some(Function::Relu),
+        |ending| ending.accumulate = true,
+    ];
+    for says in says {
+        let mut bad = plan.clone();
+        let step = bad.steps.iter_mut().find(product).unwrap();
+        if let Operator::Gemm { ending, .. } = &mut step.operator {
+            says(ending);
+        }
+        assert!(bad.check().unwrap_err().to_string().contains("inputs, not"));
+    }
+    let mut bad = plan;
+    let sparse = |step: &&mut Step| matches!(step.operator, Operator::Spmm { .. });
+    bad.steps.iter_mut().find(sparse).unwrap().inputs.pop();
+    assert!(bad.check().unwrap_err().to_string().contains("inputs, not"));
 }
 
 /// A product cannot write into what it still reads.

@@ -226,7 +226,10 @@ impl Executor {
     ) -> Result<Outcome> {
         let plan = self.plan.clone();
         self.prepared |= phases.contains(&Phase::Once);
-        self.replaced = phases.contains(&Phase::Backward) && plan.learns();
+        // Updates leave the result as it was.
+        if phases.iter().any(|phase| matches!(phase, Phase::Forward | Phase::Backward)) {
+            self.replaced = phases.contains(&Phase::Backward) && plan.learns();
+        }
         self.outcome = Outcome { loss: f64::NAN, correct: 0 };
         for (index, step) in plan.steps.iter().enumerate() {
             if !phases.contains(&step.phase) {

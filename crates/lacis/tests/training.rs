@@ -1,14 +1,19 @@
 //! Networks on small graphs: gradients are slopes, savings and candidates change nothing, results
 //! do not depend on threads, and a run goes on from a checkpoint to the same bits.
 
+use std::sync::Arc;
+
 use lacis::data::Job as Reading;
-use lacis::exec::Nobody;
+use lacis::exec::{Context, Executor, Nobody, Targets};
 use lacis::kernels::Profile;
+use lacis::kernels::loss::Loss;
+use lacis::levels::{Asked, Levels};
 use lacis::machine::this_machine;
 use lacis::nn::{Config, MODELS};
 use lacis::params::Optimizer;
 use lacis::plan::choose::{RuleSet, SAVINGS, Settings, with_candidate};
 use lacis::plan::op::NormKind;
+use lacis::plan::plan::Phase;
 use lacis::train::{Job, Recipe, Trainer};
 use lacis::{
     Buffer, Csr, CsrParts, Dataset, Dense, Features, Graph, Labels, RowPtr, Split, Threads,
@@ -264,6 +269,36 @@ fn a_checkpoint_goes_on_to_the_same_bits() {
             trainer.logits(|m| (0..m.n_rows()).flat_map(|i| m.row(i).to_vec()).collect::<Vec<_>>())
         };
         assert_eq!(logits(&mut second).unwrap(), logits(&mut whole).unwrap());
+    }
+}
+
+/// The loss' gradient goes over the result; updating weights afterwards does not bring it back.
+#[test]
+fn a_result_that_was_replaced_is_refused() {
+    let (threads, set) = (Threads::one(), odd_graph(false));
+    let profile = Profile::unmeasured(this_machine());
+    let split = split_of(&set);
+    let job = Job { dataset: &set, split: &split, threads: &threads, profile: &profile };
+    let trainer = Trainer::new(&job, recipe("gcn", 1)).unwrap();
+    let (plan, mut params) = (Arc::new(trainer.chosen().plan.clone()), trainer.params().clone());
+    let features = Arc::new(set.features().unwrap().clone());
+    let (graph, n) = (set.graph(), set.graph().n_nodes());
+    let asked = Asked { graph, features: &features, levels: 3, rows: None, reach: false };
+    let levels = Levels::new(&asked, &plan, &threads).unwrap();
+    let (labels, rows) = (vec![0; n], [1, 2]);
+    let loss = Loss::classes(&labels, 3, &rows).unwrap();
+    let (targets, graphs, pairs) = (Targets::Loss(&loss), None, None);
+    let context = Context { levels: &levels, targets, graphs, pairs, seed: 1, training: true };
+    let mut executor = Executor::new(plan, &profile, &threads).unwrap();
+    executor.bind(&levels, 1).unwrap();
+    for (phases, there) in [
+        (&[Phase::Once, Phase::Forward][..], true),
+        (&[Phase::Forward, Phase::Backward], false),
+        (&[Phase::Update], false),
+        (&[Phase::Forward], true),
+    ] {
+        executor.run(phases, &context, &mut params, &mut Nobody).unwrap();
+        assert_eq!(executor.result(&context, &params).is_ok(), there, "{phases:?}");
     }
 }
 

@@ -71,6 +71,7 @@ pub(super) struct Part<'a, T: Stored> {
     pub rule: (Reduce, Begin),
     pub joined: &'a mut Vec<[T::Sum; TOGETHER]>,
     /// The same of twice as many rows, with AVX-512.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub lines: &'a mut Vec<Line>,
     pub y: MatMut<'a, T>,
 }

@@ -127,7 +127,8 @@ pub(super) struct Columns<'a, T: Stored> {
     pub index: &'a [u32],
     pub scale: Option<&'a [T::Sum]>,
     pub y: MatMut<'a, T>,
-    /// Room for rows that are turned.
+    /// Room for rows that are turned, with AVX-512.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub lines: &'a mut Vec<Line>,
 }
 

@@ -47,11 +47,13 @@ def each_alone(backward):
 
 
 class _Final(torch.autograd.Function):
-    """A gradient that follows from these tensors, in a way that nobody can differentiate."""
+    """A gradient that follows from these tensors, in a way that nobody can differentiate. It is the
+    same tensor, no view of it: programs scale and clip their gradients in place."""
 
     @staticmethod
     def forward(ctx, gradient, *follows_from):
-        return gradient.view_as(gradient)
+        ctx.mark_dirty(gradient)
+        return gradient
 
     @staticmethod
     def backward(ctx, grad):
@@ -61,7 +63,9 @@ class _Final(torch.autograd.Function):
 
 def first_order(backward):
     """A backward pass whose gradients have none of their own: asking for these raises. torch's
-    `once_differentiable` gives zeros where the second gradient is asked for of some tensors only."""
+    `once_differentiable` gives zeros where the second gradient is asked for of some tensors only.
+    What gradients follow from are the tensors that `forward` was given, saved as they came, or
+    named by `ctx.sources` where none is saved: a copy in another layout is a stranger to autograd."""
 
     @functools.wraps(backward)
     def wrapped(ctx, grad):
@@ -69,8 +73,8 @@ def first_order(backward):
             return backward(ctx, grad)
         with torch.no_grad():
             found = backward(ctx, grad)
-        follows_from = [one for one in (grad, *ctx.saved_tensors)
-                        if one is not None and one.requires_grad]
+        sources = (grad, *ctx.saved_tensors, *getattr(ctx, "sources", ()))
+        follows_from = [one for one in sources if one is not None and one.requires_grad]
         if not follows_from:
             return found
         return tuple(None if one is None else _Final.apply(one, *follows_from) for one in found)
@@ -80,7 +84,8 @@ def first_order(backward):
 
 class Result:
     """A tensor that the backward pass reads. Programs may change it in place, where they may with
-    the original; then it is computed again."""
+    the original; then it is computed again, as it is for a second pass over a retained graph. Hooks
+    on saved tensors do not see it, as torch would refuse one that was changed."""
 
     def __init__(self, y):
         self._y = y.detach()

@@ -7,6 +7,7 @@ leaves malloc alone; another allocator than glibc's is never touched.
 """
 
 import ctypes
+import functools
 import os
 import sys
 
@@ -24,17 +25,24 @@ def _glibc():
     return libc if known else None
 
 
+def _kept():
+    """The allocator, where it is to be told anything."""
+    return None if os.environ.get("LACIS_KEEP_MEMORY", "1") == "0" else _glibc()
+
+
+@functools.cache
 def trim():
-    """Gives what malloc has free back to the system: after something large that is done once."""
-    libc = _glibc()
+    """Gives what malloc has free back to the system, once: what was freed before the first large
+    graph came is not asked for again, what is freed later may be."""
+    libc = _kept()
     if libc is not None:
         libc.malloc_trim(0)
 
 
 def keep():
     """Let freed memory be used again; returns what undoes it, or None where nothing was done."""
-    libc = _glibc()
-    if libc is None or os.environ.get("LACIS_KEEP_MEMORY", "1") == "0":
+    libc = _kept()
+    if libc is None:
         return None
     libc.mallopt(_MMAP_MAX, 0)
     libc.mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)

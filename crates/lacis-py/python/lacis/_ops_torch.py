@@ -84,20 +84,20 @@ def spmm(edges, x, weight, reduce, num_nodes):
 class _Sddmm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, u, v, adjacency, op, heads):
+        ctx.save_for_backward(u, v)
         u, v = kernels.as_rows(u), kernels.as_rows(v)
         columns = heads if op == 0 else u.size(1)
         out = torch.empty((adjacency.shape[2], columns), dtype=kernels.SUMS[u.dtype])
         _lacis.sddmm(adjacency, kernels.NUMBERS[u.dtype],
                      (kernels.raw(u), kernels.raw(v), kernels.raw(out), op, heads),
                      kernels.threads())
-        ctx.save_for_backward(u, v)
         ctx.adjacency, ctx.op = adjacency, op
         return out.to(u.dtype)
 
     @staticmethod
     @first_order
     def backward(ctx, grad):
-        u, v = ctx.saved_tensors
+        u, v = (kernels.as_rows(one) for one in ctx.saved_tensors)
         grad = kernels.as_rows(grad.to(kernels.SUMS[u.dtype]))
         grads = []
         for needed, own, other, transposed in zip(ctx.needs_input_grad, (u, v), (v, u),

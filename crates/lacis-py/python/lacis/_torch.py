@@ -245,7 +245,7 @@ class _Extreme(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, adjacency, reduce, ties, values):
         ctx.adjacency, ctx.reduce, ctx.ties = adjacency, reduce, ties
-        x = as_rows(x)
+        given, x = x, as_rows(x)
         at = None
         if ties == FIRST:
             y = empty(adjacency.shape[0], x.size(1), x.dtype)
@@ -257,14 +257,14 @@ class _Extreme(torch.autograd.Function):
                                   (raw(x), raw(y), raw_list(at), reduce, address(own)), threads())
         else:
             y = _extreme(adjacency, x, reduce, values)
-        ctx.save_for_backward(x, y, at, values)
+        ctx.save_for_backward(given, y, at, values)
         return y
 
     @staticmethod
     @first_order
     def backward(ctx, grad):
         x, y, at, values = ctx.saved_tensors
-        adjacency, grad = ctx.adjacency, as_rows(grad)
+        adjacency, x, grad = ctx.adjacency, as_rows(x), as_rows(grad)
         dx = empty(*x.shape, x.dtype)
         own = [None, None]
         if values is not None:
@@ -279,30 +279,57 @@ class _Extreme(torch.autograd.Function):
         return dx, None, None, None, None
 
 
-def _shifted(y, shift):
-    """`y + shift` in the place of `y`: a layer's bias takes no memory of its own."""
-    return y if shift is None else y.add_(shift)
+# A bias this many times as large as what it is added to costs that four of its bits.
+_STEADY = 16
+# Rows that show how large the numbers of a matrix are.
+_SHOWN = 256
 
 
-def _unshifted(y, shift):
-    return y if shift is None else torch.sub(y, shift, out=empty(*y.shape, y.dtype))
+class _BeforeBias:
+    """An attention's result as it was before its layer's bias, for the backward pass. A large one
+    gets the bias in its own memory, from which it is subtracted again."""
+
+    def __init__(self, y, shift):
+        self.holds_bias = shift is not None and y.numel() * y.element_size() >= _LARGE_BYTES
+        # The parameter may be another by the time of the backward pass.
+        self._shift = shift.detach().clone() if self.holds_bias else None
+        if self.holds_bias:
+            y.add_(shift)
+        self._result = Result(y)
+
+    def take(self, again):
+        """The result, or what `again()` makes of it; it is not kept any longer."""
+        y, shift = self._result.take(lambda: None), self._shift
+        if y is None or shift is None:
+            return again() if y is None else y
+        y = torch.sub(y, shift, out=empty(*y.shape, y.dtype))
+        steady = shift.abs().amax() <= _STEADY * y[:_SHOWN].abs().amax()
+        return y if steady else again()
+
+
+def _with_bias(ctx, y, shift):
+    """What a layer returns; its backward pass finds `y` in `ctx.result`."""
+    ctx.result = _BeforeBias(y, shift)
+    return y if shift is None or ctx.result.holds_bias else y + shift
 
 
 class _Gat(torch.autograd.Function):
     @staticmethod
     def forward(ctx, source, target, target_vectors, source_vectors, bias, shift, how):
-        adjacency, slope, p, seed = how
-        dtype, sums = source.dtype, SUMS[source.dtype]
-        source = as_rows(source)
-        target = None if target is None else as_rows(target)
-        vectors = [vector.to(sums).contiguous() for vector in (target_vectors, source_vectors)]
-        bias = None if bias is None else as_rows(bias.to(sums))
-        given = (source, target, *vectors, bias)
-        y, lse = _Gat.of(given, how)
-        ctx.how, ctx.result = how, Result(_shifted(y, shift))
-        ctx.dtypes = (target_vectors.dtype, source_vectors.dtype)
-        ctx.save_for_backward(*given, lse, shift)
-        return y
+        given = (source, target, target_vectors, source_vectors, bias)
+        y, lse = _Gat.of(_Gat.readable(given), how)
+        ctx.how = how
+        ctx.save_for_backward(*given, lse)
+        return _with_bias(ctx, y, shift)
+
+    @staticmethod
+    def readable(given):
+        """The tensors as the kernels read them."""
+        source, target, *vectors, bias = given
+        sums = SUMS[source.dtype]
+        return (as_rows(source), _as_rows(target),
+                *(vector.to(sums).contiguous() for vector in vectors),
+                None if bias is None else as_rows(bias.to(sums)))
 
     @staticmethod
     def of(given, how):
@@ -319,10 +346,10 @@ class _Gat(torch.autograd.Function):
     @staticmethod
     @first_order
     def backward(ctx, grad):
-        *given, lse, shift = ctx.saved_tensors
+        *saved, lse = ctx.saved_tensors
+        given = _Gat.readable(saved)
         source, target, t, u, bias = given
-        y = ctx.result.take(lambda: _shifted(_Gat.of(given, ctx.how)[0], shift))
-        y = _unshifted(y, shift)
+        y = ctx.result.take(lambda: _Gat.of(given, ctx.how)[0])
         adjacency, slope, p, seed = ctx.how
         dtype, grad = source.dtype, as_rows(grad)
         dsource = empty(*source.shape, dtype)
@@ -336,20 +363,24 @@ class _Gat(torch.autograd.Function):
             (given, (None, _raw(bias), p, seed), (raw(y), raw(lse), raw(grad)), grads),
             _attended(adjacency, y))
         dshift = column_sums(grad) if ctx.needs_input_grad[5] else None
-        return dsource, dtarget, dt.to(ctx.dtypes[0]), du.to(ctx.dtypes[1]), dbias, dshift, None
+        return dsource, dtarget, *_typed(saved[2:], (dt, du, dbias)), dshift, None
 
 
 class _GatV2(torch.autograd.Function):
     @staticmethod
     def forward(ctx, target, source, vectors, features, shift, how):
-        source, target = as_rows(source), as_rows(target)
-        own = vectors.to(SUMS[source.dtype]).contiguous()
-        features = None if features is None else as_rows(features)
-        given = (target, source, own, features)
-        y, lse = _GatV2.of(given, how)
-        ctx.how, ctx.vectors_dtype, ctx.result = how, vectors.dtype, Result(_shifted(y, shift))
-        ctx.save_for_backward(*given, lse, shift)
-        return y
+        given = (target, source, vectors, features)
+        y, lse = _GatV2.of(_GatV2.readable(given), how)
+        ctx.how = how
+        ctx.save_for_backward(*given, lse)
+        return _with_bias(ctx, y, shift)
+
+    @staticmethod
+    def readable(given):
+        """The tensors as the kernels read them."""
+        target, source, vectors, features = given
+        return (as_rows(target), as_rows(source), vectors.to(SUMS[source.dtype]).contiguous(),
+                _as_rows(features))
 
     @staticmethod
     def of(given, how):
@@ -366,10 +397,10 @@ class _GatV2(torch.autograd.Function):
     @staticmethod
     @first_order
     def backward(ctx, grad):
-        *given, lse, shift = ctx.saved_tensors
+        *saved, lse = ctx.saved_tensors
+        given = _GatV2.readable(saved)
         target, source, own, features = given
-        y = ctx.result.take(lambda: _shifted(_GatV2.of(given, ctx.how)[0], shift))
-        y = _unshifted(y, shift)
+        y = ctx.result.take(lambda: _GatV2.of(given, ctx.how)[0])
         adjacency, slope, p, seed = ctx.how
         dtype, grad = source.dtype, as_rows(grad)
         dtarget, dsource = empty(*target.shape, dtype), empty(*source.shape, dtype)
@@ -381,16 +412,14 @@ class _GatV2(torch.autograd.Function):
                               (given, edges, (raw(y), raw(lse), raw(grad)), grads),
                               _attended(adjacency, y))
         dshift = column_sums(grad) if ctx.needs_input_grad[4] else None
-        return dtarget, dsource, dvectors.to(ctx.vectors_dtype), dfeatures, dshift, None
+        return dtarget, dsource, *_typed(saved[2:], (dvectors, dfeatures)), dshift, None
 
 
 class _DotAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, queries, keys, values, features, how):
-        queries, keys, values = as_rows(queries), as_rows(keys), as_rows(values)
-        features = None if features is None else as_rows(features)
         given = (queries, keys, values, features)
-        y, lse = _DotAttention.of(given, how)
+        y, lse = _DotAttention.of([_as_rows(one) for one in given], how)
         ctx.how, ctx.result = how, Result(y)
         ctx.save_for_backward(*given, lse)
         return y
@@ -411,7 +440,8 @@ class _DotAttention(torch.autograd.Function):
     @staticmethod
     @first_order
     def backward(ctx, grad):
-        *given, lse = ctx.saved_tensors
+        *saved, lse = ctx.saved_tensors
+        given = [_as_rows(one) for one in saved]
         queries, keys, values, features = given
         y = ctx.result.take(lambda: _DotAttention.of(given, ctx.how)[0])
         adjacency, heads, scale, p, seed = ctx.how
@@ -425,6 +455,15 @@ class _DotAttention(torch.autograd.Function):
             (given, edges, past, (*(raw(dx) for dx in grads), _raw(dfeatures))),
             _attended(adjacency, y))
         return *grads, dfeatures, None
+
+
+def _typed(given, grads):
+    """Gradients in the types of what they are of."""
+    return [None if grad is None else grad.to(one.dtype) for one, grad in zip(given, grads)]
+
+
+def _as_rows(x):
+    return None if x is None else as_rows(x)
 
 
 def _raw(x):
@@ -445,18 +484,19 @@ class _Reduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, index, segments, reduce):
         ctx.segments, ctx.reduce, ctx.shape = segments, reduce, x.shape
-        x = as_rows(x)
         # Sums and means need nothing of x again.
         ctx.save_for_backward(x if reduce > 1 else None, index)
-        return reduce_rows(x, segments, reduce)
+        return reduce_rows(as_rows(x), segments, reduce)
 
     @staticmethod
     @each_alone
     def backward(ctx, grad):
         x, index = ctx.saved_tensors
-        if torch.is_grad_enabled() and grad.requires_grad:
+        # A product's gradient follows from its factors too, an extreme's only from which one it is.
+        follows = grad.requires_grad or (ctx.reduce == REDUCE["mul"] and x.requires_grad)
+        if torch.is_grad_enabled() and follows:
             return _again(grad, index, ctx.segments, ctx.reduce), None, None, None
-        grad = as_rows(grad)
+        x, grad = _as_rows(x), as_rows(grad)
         dx = empty(*ctx.shape, grad.dtype)
         given = raw(dx) if x is None else raw(x)
         _lacis.segment_reduce_backward(ctx.segments, NUMBERS[grad.dtype],
@@ -494,12 +534,13 @@ class _Softmax(torch.autograd.Function):
     def forward(ctx, x, segments):
         y = softmax_rows(as_rows(x), segments)
         ctx.segments, ctx.input, ctx.result = segments, Result(x), Result(y)
+        ctx.sources = (x,)
         return y
 
     @staticmethod
     @first_order
     def backward(ctx, grad):
-        y = ctx.result.get(lambda: softmax_rows(as_rows(ctx.input.get(changed)), ctx.segments))
+        y = ctx.result.take(lambda: softmax_rows(as_rows(ctx.input.get(changed)), ctx.segments))
         grad = as_rows(grad)
         dx = empty(*y.shape, y.dtype)
         _lacis.segment_softmax_backward(ctx.segments, NUMBERS[y.dtype],
