@@ -17,7 +17,7 @@ fn main() -> Result<()> {
     let split = set.splits().first().cloned().unwrap_or_default();
     let profile = Profile::unmeasured(this_machine());
     let job = Job { dataset: &set, split: &split, threads: &threads, profile: &profile };
-    let recipe = Recipe::new("gat", Config::new(32, 32, 4));
+    let recipe = Recipe::new("sage", Config::new(32, 64, 4));
     let mut trainer = Trainer::new(&job, recipe.clone())?;
     for _ in 0..30 {
         trainer.step(&mut Nobody)?;
@@ -38,7 +38,7 @@ fn main() -> Result<()> {
     let (inner, _) = predictor.run(What::Embeddings, None)?;
     println!("its embedding has {} numbers", inner.n_cols());
     // So many bytes beside graph and features: layer by layer, some rows at a time.
-    let (again, way) = predictor.run(What::Logits, Some(6 << 20))?;
+    let (again, way) = predictor.run(What::Logits, Some(11 << 19))?;
     println!("{way:?}");
     assert!(matches!(way, Way::Blocks(_)));
     let pairs = scores.rows().flatten().zip(again.rows().flatten());
