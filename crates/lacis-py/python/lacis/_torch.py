@@ -416,6 +416,8 @@ class _GatV2(torch.autograd.Function):
 
 
 class _DotAttention(torch.autograd.Function):
+    """Without values, `keys` has both: ``[k | v]``."""
+
     @staticmethod
     def forward(ctx, queries, keys, values, features, how):
         given = (queries, keys, values, features)
@@ -428,6 +430,7 @@ class _DotAttention(torch.autograd.Function):
     def of(given, how):
         """The result, and a number per row and head for the backward pass."""
         queries, keys, values, features = given
+        keys, values = _apart(keys, values)
         adjacency, heads, scale, p, seed = how
         y = empty(adjacency.shape[0], values.size(1), values.dtype)
         lse = torch.empty((y.size(0), heads), dtype=SUMS[y.dtype])
@@ -442,19 +445,28 @@ class _DotAttention(torch.autograd.Function):
     def backward(ctx, grad):
         *saved, lse = ctx.saved_tensors
         given = [_as_rows(one) for one in saved]
-        queries, keys, values, features = given
+        features = given[3]
         y = ctx.result.take(lambda: _DotAttention.of(given, ctx.how)[0])
         adjacency, heads, scale, p, seed = ctx.how
-        dtype, grad = keys.dtype, as_rows(grad)
-        grads = [empty(*x.shape, dtype) for x in (queries, keys, values)]
+        dtype, grad = y.dtype, as_rows(grad)
+        grads = [None if x is None else empty(*x.shape, dtype) for x in given[:3]]
         dfeatures = empty(*features.shape, dtype) if ctx.needs_input_grad[3] else None
-        given = (raw(queries), raw(keys), raw(values), heads, scale)
+        ends = (given[0], *_apart(*given[1:3]))
         edges, past = (_raw(features), None, p, seed), (raw(y), raw(lse), raw(grad))
+        found = (grads[0], *_apart(*grads[1:]))
         _lacis.dot_attention_backward(
             adjacency, NUMBERS[dtype],
-            (given, edges, past, (*(raw(dx) for dx in grads), _raw(dfeatures))),
+            ((*map(raw, ends), heads, scale), edges, past, (*map(raw, found), _raw(dfeatures))),
             _attended(adjacency, y))
         return *grads, dfeatures, None
+
+
+def _apart(keys, values):
+    """Keys and values, which may be side by side in one matrix."""
+    if values is not None:
+        return keys, values
+    width = keys.size(1) // 2
+    return keys[:, :width], keys[:, width:]
 
 
 def _typed(given, grads):

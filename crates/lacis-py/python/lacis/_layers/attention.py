@@ -9,7 +9,7 @@ from .. import _torch as ops
 from .._inputs import (KEEP_LOOPS, ONE_LOOP, check_edges, edge_adjacency, plain_edges, require,
                       sparse_input)
 from .._cache import derived
-from .._dense import OWN, fits_bias, linear
+from .._dense import OWN, combined, fits, fits_bias, linear
 from .common import only_sums, pair_of, sizes_of
 
 
@@ -182,8 +182,7 @@ def transformer(self, x, edge_index, edge_attr=None, return_attention_weights=No
     adjacency, attr = _graph(self, (source, target), edge_index, edge_attr, None, False)
 
     def run():
-        query, key = linear(self.lin_query, target), linear(self.lin_key, source)
-        value = linear(self.lin_value, source)
+        query, (key, value) = linear(self.lin_query, target), _keys_and_values(self, source)
         features = None if attr is None else self.lin_edge(attr)
         query, key, value, features = _same_type(query, key, value, features)
         scale = 1.0 / math.sqrt(self.out_channels)
@@ -195,8 +194,20 @@ def transformer(self, x, edge_index, edge_attr=None, return_attention_weights=No
             return out
         skipped = linear(self.lin_skip, target)
         if self.lin_beta is None:
-            return out + skipped
+            # Nobody else has what a linear map made here.
+            own = out.dtype is skipped.dtype and fits(target, self.lin_skip)
+            return skipped.add_(out) if own else out + skipped
         beta = self.lin_beta(torch.cat([out, skipped, out - skipped], dim=-1)).sigmoid()
         return beta * skipped + (1 - beta) * out
 
     return run
+
+
+def _keys_and_values(self, source):
+    """Both, or a matrix that has them side by side and None: who gathers a key gathers the value
+    too, from the lines after it."""
+    maps = self.lin_key, self.lin_value
+    if not fits(source, *maps) or len({lin.bias is None for lin in maps}) > 1:
+        return [linear(lin, source) for lin in maps]
+    bias = None if self.lin_key.bias is None else torch.cat([lin.bias for lin in maps])
+    return combined(source, torch.cat([lin.weight for lin in maps]), (None, None), bias), None
