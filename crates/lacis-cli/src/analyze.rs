@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::args::Global;
 use crate::args_analyze::{Analyze, Workers};
 use crate::data::Desk;
+use crate::defaults;
 use crate::machine;
 use crate::out::{Failure, Out, Outcome, bytes, grouped};
 use crate::planned;
@@ -26,6 +27,8 @@ pub fn run(args: &Analyze, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     out.start("analyze", args)?;
     let wires = wires(&args.workers)?;
     let dataset = desk.open(&args.source)?;
+    let mut args = args.clone();
+    defaults::fill_in((&mut args.net, &mut args.learning), &args.typed, dataset.name());
     let seed = args.source.changes.seed;
     let recipe = planned::recipe(&args.net, &args.learning, &args.planning, seed)?;
     let (split, _) = planned::split(&dataset, args.learning.split.as_deref(), seed)?;
@@ -33,7 +36,7 @@ pub fn run(args: &Analyze, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     let profile = planned::profile(&desk, &path, (&dataset, &recipe))?;
     planned::tell_unmeasured(&profile, out);
     let job = Job { dataset: &dataset, split: &split, threads: &desk.threads, profile: &profile };
-    let trainer = Trainer::new(&job, recipe)?;
+    let trainer = stop.or_end(out, || Trainer::new(&job, recipe))?;
     let case = Case {
         dataset: &dataset,
         config: &trainer.model().config,

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::args::Source;
 use crate::args_train::{Learning, Net, Planning};
+use crate::defaults::Typed;
 
 pub const ANALYZE_HELP: &str = "\
 Work, depth and bytes of every layer and pass from the plan's own formula, with symbols and in
@@ -27,6 +28,10 @@ pub struct Analyze {
     pub planning: Planning,
     #[command(flatten)]
     pub workers: Workers,
+    /// Which flags were given.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub typed: Typed,
 }
 
 /// Workers and the wires between them.

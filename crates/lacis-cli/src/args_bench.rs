@@ -152,6 +152,9 @@ pub struct Tabled {
     #[arg(long, value_name = "time|memory", default_value = "time")]
     #[arg(value_parser = ["time", "memory"])]
     pub of: String,
+    /// Only these graphs
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub graph: Vec<String>,
     /// Put the table into a document, between `<!-- table NAME -->` and `<!-- end NAME -->`
     #[arg(long, value_name = "FILE.md")]
     #[serde(serialize_with = "as_optional_text")]

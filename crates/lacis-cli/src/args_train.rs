@@ -228,6 +228,7 @@ pub struct Learning {
 pub struct Running {
     /// Train this often, with seed, seed + 1, …
     #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub runs: u64,
     /// The folder of the run [default: runs/DATA-MODEL-K]
     #[arg(long, value_name = "DIR")]

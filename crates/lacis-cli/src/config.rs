@@ -45,6 +45,16 @@ fn text_of(value: &toml::Value) -> String {
     }
 }
 
+/// The plan of a run lies beside its configuration, wherever both are read from.
+fn find_plan(table: &mut Table, path: &Path) {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    if let Some(toml::Value::String(plan)) = table.get_mut("plan")
+        && folder.join(&*plan).is_file()
+    {
+        *plan = folder.join(&*plan).display().to_string();
+    }
+}
+
 fn read(path: &Path) -> Result<Table> {
     let text = std::fs::read_to_string(path).map_err(|e| Error::io("read", path, e))?;
     parsed(&text, path)
@@ -82,7 +92,8 @@ fn expanded_words(typed: Vec<String>) -> Result<Vec<String>> {
             path
         }
     };
-    let table = read(path.as_ref())?;
+    let mut table = read(path.as_ref())?;
+    find_plan(&mut table, path.as_ref());
     if rest.len() < 2
         && let Some(toml::Value::String(command)) = table.get("command")
     {

@@ -32,6 +32,11 @@ impl Typed {
         Typed(all, typed.iter().map(|word| word.to_string_lossy().into_owned()).collect())
     }
 
+    /// Whether a flag stands on the command line itself.
+    pub fn was_typed(&self, name: &str) -> bool {
+        self.0.get(name) == Some(&Given::Flag)
+    }
+
     /// What was typed, word for word.
     pub fn words(&self) -> &[String] {
         &self.1

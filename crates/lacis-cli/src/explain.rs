@@ -30,6 +30,7 @@ const ROUNDS: usize = 5;
 pub fn run(args: &Explain, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     let desk = Desk::new(global, out, stop)?;
     out.start("explain", args)?;
+    planned::check_approximation(&args.approximation, &args.typed)?;
     let dataset = desk.open(&args.source)?;
     let mut args = args.clone();
     defaults::fill_in((&mut args.net, &mut args.learning), &args.typed, dataset.name());
@@ -51,8 +52,8 @@ pub fn run(args: &Explain, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     let job = Job { dataset, split: &split, threads: &desk.threads, profile: &profile };
     let passes = if args.inference { Passes::Forward } else { Passes::Training };
     let mut trainer = match passes {
-        Passes::Forward => passes.trainer(&job, recipe, None)?,
-        Passes::Training => planned_as(&args.planning.plan, &job, recipe)?,
+        Passes::Forward => stop.or_end(out, || passes.trainer(&job, recipe, None))?,
+        Passes::Training => stop.or_end(out, || planned_as(&args.planning.plan, &job, recipe))?,
     };
     if let Some(settings) = planned::approximation(&args.approximation) {
         trainer.approximate(settings)?;

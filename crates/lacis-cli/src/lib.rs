@@ -100,6 +100,7 @@ fn parsed(typed: &[OsString], expanded: Vec<OsString>) -> Result<Cli, clap::Erro
     match &mut cli.verb {
         Some(Verb::Train(args)) => args.typed = Typed::of(typed, &matches),
         Some(Verb::Explain(args)) => args.typed = Typed::of(typed, &matches),
+        Some(Verb::Analyze(args)) => args.typed = Typed::of(typed, &matches),
         _ => {}
     }
     Ok(cli)

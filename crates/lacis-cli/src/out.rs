@@ -145,7 +145,7 @@ fn hint(error: &Error) -> Option<&'static str> {
             Some("lacis data list   (built-in sets, generators, file formats)")
         }
         Error::Io { source, .. } if is_full(source) => {
-            Some("free some space, or name another disk; a run goes on with --resume")
+            Some("free some space, or name another disk; a training goes on with --resume")
         }
         Error::Memory { .. } => {
             Some("fewer nodes, edges or features; `lacis doctor` shows the memory")

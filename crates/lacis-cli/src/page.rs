@@ -91,10 +91,14 @@ pub fn title(events: &[Value]) -> String {
         return "Lacis".to_owned();
     };
     let config = &start["config"];
-    let words = [&start["command"], &config["source"]["data"], &config["net"]["model"]];
-    // Of a path, what tells data sets apart.
-    let word = |word: &Value| word.as_str().map(|word| short(word).to_owned());
-    let words: Vec<String> = words.into_iter().filter_map(word).collect();
+    // A run's own configuration has no groups. Of a path, what tells data sets apart.
+    let word = |group: &str, name: &str| {
+        let word = config[group][name].as_str().or(config[name].as_str());
+        word.map(|word| short(word).to_owned())
+    };
+    let command = start["command"].as_str().map(str::to_owned);
+    let words = [command, word("source", "data"), word("net", "model")];
+    let words: Vec<String> = words.into_iter().flatten().collect();
     format!("lacis {}", words.join(" "))
 }
 

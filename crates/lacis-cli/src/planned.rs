@@ -23,6 +23,7 @@ use lacis::{Dataset, Error, Labels, Result, Split, Threads};
 
 use crate::args_train::{Approximation, Learning, Net, Planning};
 use crate::data::Desk;
+use crate::defaults::Typed;
 use crate::machine;
 use crate::out::{Failure, Out};
 use crate::tune::profile_for;
@@ -94,6 +95,22 @@ fn clip(limit: Option<f64>) -> Result<Option<f64>> {
 }
 
 /// How backward products are approximated, if they are.
+/// Says of flags that were typed without `--approx` that they do nothing.
+///
+/// # Errors
+/// With the first of them.
+pub fn check_approximation(asked: &Approximation, typed: &Typed) -> Result<()> {
+    let needs = ["budget", "error", "switch", "interval", "allocation", "force"];
+    let idle = needs.iter().find(|name| typed.was_typed(&format!("approx_{name}")));
+    match idle {
+        Some(name) if asked.approx == "off" => {
+            let problem = "does nothing without --approx rsc or --approx adaptive";
+            Err(Error::argument(format!("--approx-{name}"), problem))
+        }
+        _ => Ok(()),
+    }
+}
+
 pub fn approximation(asked: &Approximation) -> Option<approx::Settings> {
     let policy = match asked.approx.as_str() {
         "rsc" => Policy::Rsc,
@@ -128,6 +145,10 @@ fn optimizer(learning: &Learning) -> Result<Optimizer> {
             return Err(Error::argument(format!("--{name}"), problem));
         }
     }
+    if momentum >= 1.0 {
+        let problem = format!("{momentum} is not below 1, and steps would grow for ever");
+        return Err(Error::argument("--momentum", problem));
+    }
     let adam =
         |decay| Optimizer::Adam(Adam { rate, betas: [0.9, 0.999], eps: 1e-8, weight_decay, decay });
     Ok(match learning.optimizer.as_str() {
@@ -151,7 +172,8 @@ fn settings(planning: &Planning) -> Result<Settings> {
         _ => Precision::F32,
     };
     let without = planning.without.clone();
-    Ok(Settings { rules, without, memory, precision, ..Settings::default() })
+    let present = machine::memory_bytes();
+    Ok(Settings { rules, without, memory, present, precision, ..Settings::default() })
 }
 
 /// Who trains and who judges, and in words where that comes from.

@@ -133,8 +133,23 @@ impl Again {
         let mut predictor = Predictor::new(on, recipe, outputs)?;
         predictor.load(&self.folder)?;
         let budget = limit.map(left_of).transpose()?;
-        Ok(predictor.run(what, budget)?)
+        let (results, way) = predictor.run(what, budget)?;
+        match first_odd(&results) {
+            None => Ok((results, way)),
+            Some(row) => {
+                let problem = format!(
+                    "its weights give numbers that are not finite, first in row {row}: the file is \
+                     damaged, or the training went wrong"
+                );
+                Err(Error::file(self.folder.model_path(), problem).into())
+            }
+        }
     }
+}
+
+/// The first row that has a number that is none.
+fn first_odd(x: &Dense) -> Option<usize> {
+    (0..x.n_rows()).find(|&row| !x.row(row).iter().all(|number| number.is_finite()))
 }
 
 /// What the program itself touches for the first time while it predicts.
@@ -253,6 +268,9 @@ pub fn predict(args: &Predict, global: &Global, out: &Out, stop: &Stop) -> Outco
                        "what": args.what, "blocks": blocks,
                        "peak_rss_bytes": memory::peak_bytes() });
     out.event("written", &body)?;
+    if let Some(legend) = rows.legend(ending) {
+        out.note(legend);
+    }
     let (count, of) = (grouped(rows.len()), of.name());
     out.line(format_args!("wrote {path}: {} of {count} {of}s", args.what))
 }

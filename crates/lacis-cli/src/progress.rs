@@ -1,16 +1,22 @@
 //! Who watches long work: a bar on a terminal, a plain line now and then elsewhere, and Ctrl-C.
 
 use std::io::{IsTerminal, Write};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lacis::Error;
 use lacis::data::Watch;
+
+use crate::out::Out;
 
 /// Work that ends sooner needs no bar.
 const PATIENCE: Duration = Duration::from_millis(400);
 const LINE_EVERY: Duration = Duration::from_secs(10);
+/// How often somebody looks for a signal.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The signal that asked us to stop, or 0.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +33,7 @@ impl Stop {
         // A file that may not grow is then an error like a full disk, not the end of the process.
         let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
         for signal in [SIGINT, SIGTERM] {
-            let second = Arc::new(std::sync::atomic::AtomicBool::new(false));
+            let second = Arc::new(AtomicBool::new(false));
             // The order matters: the first signal finds `second` false, then sets it.
             let _ = signal_hook::flag::register_conditional_default(signal, second.clone());
             let _ = signal_hook::flag::register(signal, second);
@@ -51,12 +57,43 @@ impl Stop {
         self.0.load(Ordering::Relaxed) != 0
     }
 
+    /// Does what nobody can ask to stop and has nothing to lose: a signal meanwhile ends the process.
+    pub fn or_end<R>(&self, out: &Out, work: impl FnOnce() -> R) -> R {
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let watcher = scope.spawn(|| {
+                while !done.load(Ordering::Acquire) {
+                    if self.came() && !self.ends_early() {
+                        out.error(&Error::Interrupted);
+                        std::process::exit(self.exit_code().into());
+                    }
+                    std::thread::park_timeout(LOOK_EVERY);
+                }
+            });
+            // The watcher must end where the work panics, too.
+            let _ended = Ended { done: &done, watcher: watcher.thread() };
+            work()
+        })
+    }
+
     /// The exit code of an interrupted command: 128 and the signal's number.
     pub fn exit_code(&self) -> u8 {
         match self.0.load(Ordering::Relaxed) {
             0 | EARLY => 130,
             signal => 128 + signal as u8,
         }
+    }
+}
+
+struct Ended<'a> {
+    done: &'a AtomicBool,
+    watcher: &'a Thread,
+}
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.done.store(true, Ordering::Release);
+        self.watcher.unpark();
     }
 }
 

@@ -35,6 +35,7 @@ pub fn run(args: &Train, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     out.start("train", &args)?;
     // Better to hear of a slip now than after minutes of reading.
     planned::recipe(&args.net, &args.learning, &args.planning, 0)?;
+    planned::check_approximation(&args.approximation, &args.typed)?;
     args.running.time_limit.as_deref().map(parse_duration).transpose()?;
     let trace = args.running.trace.as_deref().map(|path| Trace::new(path, begun));
     let mut trace = trace.transpose()?;
@@ -162,7 +163,8 @@ impl Session<'_> {
         recipe: Recipe,
         resumed: Option<&std::path::Path>,
     ) -> Result<Option<f64>, Failure> {
-        let mut trainer = self.planned(job, recipe, resumed)?;
+        let planned = || self.planned(job, recipe, resumed);
+        let mut trainer = self.stop.or_end(self.out, planned)?;
         if let Some(settings) = planned::approximation(&self.args.approximation) {
             trainer.approximate(settings)?;
             report::approximation(self.out, &trainer)?;

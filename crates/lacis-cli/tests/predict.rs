@@ -32,6 +32,40 @@ fn numbers(rows: &[Vec<String>]) -> Vec<Vec<f64>> {
 }
 
 #[test]
+fn classes_have_the_names_that_the_user_gave_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let [edges, nodes] = ["edges.csv", "nodes.csv"].map(|name| dir.path().join(name));
+    std::fs::write(&edges, "source,target\nada,bob\nbob,cid\ncid,dan\n").unwrap();
+    let rows = "id,likes,team\nada,1,red\nbob,1,red\ncid,0,blue\ndan,0,blue\n";
+    std::fs::write(&nodes, rows).unwrap();
+    let data = dir.path().join("people");
+    let args = ["data", "convert", "--edges", text(&edges), "--nodes", text(&nodes)];
+    let made = lacis(&[&args[..], &["--label-col", "team", "-o", text(&data), "-q"]].concat());
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    let run = trained(dir.path(), text(&data), &["--split", "all", "--epochs", "2"]);
+    let probs = predicted(&run, &["--what", "probs"]);
+    assert_eq!(probs[0].join(","), "node,prob_blue,prob_red");
+    let file = dir.path().join("labels.npy");
+    let numbers = lacis(&["predict", text(&run), "-o", text(&file)]);
+    assert!(numbers.err.contains("classes: 0 blue, 1 red"), "{}", numbers.err);
+}
+
+#[test]
+fn damaged_weights_give_an_error_and_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = trained(dir.path(), SMALL, &SHORT);
+    let model = run.join("model.safetensors");
+    let mut bytes = std::fs::read(&model).unwrap();
+    let end = bytes.len();
+    bytes[end - 64..].fill(0xff);
+    std::fs::write(&model, bytes).unwrap();
+    let file = dir.path().join("labels.csv");
+    let ran = lacis(&["predict", text(&run), "-o", text(&file)]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("not finite") && !file.exists(), "{}", ran.err);
+}
+
+#[test]
 fn labels_probabilities_logits_and_embeddings_agree() {
     let dir = tempfile::tempdir().unwrap();
     let run = trained(dir.path(), SMALL, &SHORT);

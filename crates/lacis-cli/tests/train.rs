@@ -40,7 +40,7 @@ fn a_run_keeps_what_it_did_and_can_be_judged_and_used_again() {
     // The configuration that was kept runs the job again, to the same losses.
     let config = run.join("config.toml");
     let again = dir.path().join("again");
-    let config = ["--config", text(&config), "--plan", "auto", "--out", text(&again), "--json"];
+    let config = ["--config", text(&config), "--out", text(&again), "--json"];
     let repeated = events(&[&["train"][..], &config].concat());
     let losses = |lines: &[Value]| -> Vec<Value> {
         lines.iter().filter(|l| l["event"] == "epoch").map(|l| l["loss"].clone()).collect()
@@ -92,6 +92,40 @@ fn an_interrupted_run_goes_on_to_the_same_weights() {
     assert!(model(&whole) == model(&cut), "the same bits");
     let epochs = std::fs::read_to_string(cut.join("metrics.jsonl")).unwrap().lines().count();
     assert_eq!(epochs, 3000);
+}
+
+/// A plan of a thousand layers takes minutes, and there is nothing to lose.
+#[test]
+fn planning_ends_when_it_is_interrupted() {
+    let args = ["train", SMALL, "--layers", "1024", "--dry-run", "--json"];
+    let mut child = command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // The data have been opened by then, or it ends even earlier.
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().contains("start"));
+    let pid = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    let last = lines.map(Result::unwrap).last().unwrap();
+    assert!(last.contains("interrupted"), "{last}");
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_before_it_is_tried() {
+    let cases: [(&[&str], &str); 8] = [
+        (&["--hidden", "99999999999"], "1 to 16777216"),
+        (&["--hidden", "16000000"], "is too little: the smallest plan takes"),
+        (&["--layers", "100000"], "1 to 1024"),
+        (&["--approx", "rsc", "--approx-budget", "2"], "at most 1"),
+        (&["--approx-budget", "0.5"], "--approx rsc or --approx adaptive"),
+        (&["--runs", "0"], "--runs"),
+        (&["--optimizer", "sgd", "--momentum", "5"], "below 1"),
+        (&["--schedule", "slower"], "none, step:EVERY:FACTOR"),
+    ];
+    for (flags, right) in cases {
+        let ran = lacis(&[&["train", SMALL, "--dry-run"][..], flags].concat());
+        assert_eq!(ran.code, Some(2), "{flags:?}: {}", ran.err);
+        assert!(ran.err.contains(right), "{flags:?}: {}", ran.err);
+    }
 }
 
 #[test]

@@ -267,6 +267,14 @@ fn check_gat<T: Stored>(a: &Csr, case: Case, shared: bool) {
     }
 }
 
+/// A result with a bias added to its rows, and the bias; none where that would round much away.
+fn biased<T: Stored>(y: &Dense<T>) -> (Dense<T>, Dense<T::Sum>) {
+    let steps = if size_of::<T>() > 2 { 0.25 } else { 0.0 };
+    let of = |j: usize| steps * (j % 5) as f64 - 2.0 * steps;
+    let more = Dense::from_fn(y.n_rows(), y.n_cols(), |i, j| y.row(i)[j].to_f64() + of(j));
+    (more, Dense::from_fn(1, y.n_cols(), |_, j| of(j)))
+}
+
 /// Whether the forward pass keeps sums for the backward pass.
 #[derive(Clone, Copy, PartialEq)]
 enum Kept {
@@ -293,9 +301,13 @@ fn run_gat<T: Stored>(
     let [mut t, mut u, mut w] = [0; 3].map(|_| case.unset(case.heads, case.channels));
     let (mut features, mut bias) = (case.unset(nnz, k), case.unset(nnz, case.heads));
     let (grad, view) = ((&inputs.grad).into(), transpose.view());
-    let given = Given { transpose: view, y: (&y).into(), lse: (&lse).into(), grad };
-    // Without gradients of edges the sums that were kept are used.
-    for asked in [true, false] {
+    // Without gradients of edges the sums that were kept are used; and a layer's bias may be in y.
+    let (more, shift) = biased(&y);
+    for (asked, y, added) in
+        [(true, &y, None), (false, &y, None), (false, &more, Some((&shift).into()))]
+    {
+        let lse = (&lse).into();
+        let given = Given { transpose: view, y: y.into(), bias: added, lse, grad };
         let grads = GatGrads {
             source: (&mut source).into(),
             target: (!shared).then_some((&mut target).into()),
@@ -358,7 +370,7 @@ fn check_gatv2<T: Stored>(a: &Csr, case: Case) {
         let (mut vectors, mut bias) =
             (case.unset(case.heads, case.channels), case.unset(nnz, case.heads));
         let (grad, view) = ((&inputs.grad).into(), transpose.view());
-        let given = Given { transpose: view, y: (&y).into(), lse: (&lse).into(), grad };
+        let given = Given { transpose: view, y: (&y).into(), bias: None, lse: (&lse).into(), grad };
         let grads = GatV2Grads {
             target: (&mut target).into(),
             source: (&mut source).into(),
@@ -413,7 +425,7 @@ fn check_dot<T: Stored>(a: &Csr, case: Case) {
             [(n, k), (m, k), (m, wide), (nnz, k)].map(|(rows, k)| case.unset(rows, k));
         let mut bias = case.unset(nnz, case.heads);
         let (grad, view) = ((&inputs.grad).into(), transpose.view());
-        let given = Given { transpose: view, y: (&y).into(), lse: (&lse).into(), grad };
+        let given = Given { transpose: view, y: (&y).into(), bias: None, lse: (&lse).into(), grad };
         let grads = DotAttentionGrads {
             queries: (&mut queries).into(),
             keys: (&mut keys).into(),
@@ -715,7 +727,7 @@ fn sizes_are_checked() {
     let gatv2 = gatv2.with_dropout(dropout).unwrap();
     let transpose = a.transpose(&threads);
     let (grad, view) = ((&inputs.grad).into(), transpose.view());
-    let given = Given { transpose: view, y: (&y).into(), lse: (&lse).into(), grad };
+    let given = Given { transpose: view, y: (&y).into(), bias: None, lse: (&lse).into(), grad };
     let [mut dx, mut dz, mut dv]: [Dense; 3] =
         [Dense::zeros(5, 6), Dense::zeros(4, 6), Dense::zeros(2, 3)];
     let grads = GatV2Grads {

@@ -57,6 +57,8 @@ pub struct Settings {
     pub batches: bool,
     /// Most bytes that a plan may take beside graph and features; see [`Memory`].
     pub memory: Option<usize>,
+    /// Bytes that there are. Nobody asked for less, but a training that takes more cannot run.
+    pub present: Option<usize>,
     /// What features and activations are stored in.
     pub precision: Precision,
 }
@@ -69,6 +71,7 @@ impl Default for Settings {
             budget: 5000,
             batches: false,
             memory: None,
+            present: None,
             precision: Precision::F32,
         }
     }

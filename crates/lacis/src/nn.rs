@@ -179,6 +179,7 @@ impl Model {
     pub fn new(name: &str, config: &Config, loss: Option<LossKind>) -> Result<Self> {
         let kind = kind(name)?;
         check(config)?;
+        check_most(config)?;
         check_heads(name, config)?;
         let mut build = Build::new();
         let (x, inner) = inputs(&mut build, config);
@@ -241,6 +242,27 @@ fn check_heads(name: &str, config: &Config) -> Result<()> {
     let near = if below == 0 { above.to_string() } else { format!("{below} or {above}") };
     let problem = format!("do not divide the {hidden} columns between layers; hidden {near} would");
     Err(Error::argument(format!("{heads} heads"), problem))
+}
+
+/// Columns of a layer at most, and layers, hops or heads: what is more is a slip of the finger, and
+/// products of such numbers would not fit in a number.
+const MOST_COLUMNS: usize = 1 << 24;
+const MOST_LAYERS: usize = 1024;
+
+fn check_most(config: &Config) -> Result<()> {
+    let Config { hidden, layers, heads, mlp_layers, .. } = *config;
+    let (hops, embed) = (config.hops.unwrap_or(1), config.embed.unwrap_or(1));
+    let columns = [("hidden", hidden), ("columns of learned features", embed)];
+    let counts = [("layers", layers), ("heads", heads), ("mlp-layers", mlp_layers), ("hops", hops)];
+    let all = columns.map(|(what, of)| (what, of, MOST_COLUMNS)).into_iter();
+    let all = all.chain(counts.map(|(what, of)| (what, of, MOST_LAYERS)));
+    for (what, of, most) in all {
+        if of > most {
+            let problem = format!("{of} is too many; 1 to {most} would be right");
+            return Err(Error::argument(what, problem));
+        }
+    }
+    Ok(())
 }
 
 fn check(config: &Config) -> Result<()> {

@@ -1,7 +1,7 @@
 //! [`Params`]: what is learned, with what its optimizer remembers.
 
 use lacis_core::reference::{Adam, Decay, Sgd};
-use lacis_core::{Dense, Error, Result, Threads};
+use lacis_core::{Buffer, Dense, Error, Result, Threads};
 use lacis_kernels::Isa;
 use lacis_kernels::optim::{AdamSlices, adam, sgd};
 use lacis_plan::plan::ParamInfo;
@@ -70,16 +70,26 @@ pub struct Params {
     scale: f32,
 }
 
+/// Asks the system for the memory of values and moments, before the first of them is filled.
+fn reserve(infos: &[ParamInfo]) -> Result<()> {
+    let bytes = infos.iter().try_fold(0_usize, |sum, info| {
+        let numbers = info.shape[0].checked_mul(info.shape[1])?;
+        sum.checked_add(numbers.checked_mul(3 * size_of::<f32>())?)
+    });
+    Buffer::<u8>::try_zeroed(bytes.ok_or(Error::Memory { bytes: usize::MAX })?).map(drop)
+}
+
 impl Params {
     /// Parameters that a plan names, with their first values.
     ///
     /// # Errors
-    /// When a value has another shape than the plan says.
+    /// When there is no memory for them, or a value has another shape than the plan says.
     pub fn new(
         infos: &[ParamInfo],
         values: impl FnMut(&ParamInfo) -> Dense,
         optimizer: Optimizer,
     ) -> Result<Self> {
+        reserve(infos)?;
         let mut values = values;
         let all = infos.iter().map(|info| {
             let value = values(info);

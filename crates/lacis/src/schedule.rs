@@ -111,11 +111,11 @@ pub fn parse_schedule(text: &str, epochs: usize) -> Result<(usize, Decay)> {
 impl FromStr for Decay {
     type Err = Error;
 
-    /// `constant`, `step:EVERY:FACTOR`, `cosine:EPOCHS[:LEAST]` or `plateau:PATIENCE:FACTOR`.
+    /// `none`, `step:EVERY:FACTOR`, `cosine:EPOCHS[:LEAST]` or `plateau:PATIENCE:FACTOR`.
     fn from_str(text: &str) -> Result<Self> {
         let parts: Vec<&str> = text.split(':').collect();
         let decay = match parts[..] {
-            ["constant"] => Some(Decay::Constant),
+            ["none" | "constant"] => Some(Decay::Constant),
             ["step", every, factor] => {
                 whole(every).zip(part(factor)).map(|(every, factor)| Decay::Step { every, factor })
             }
@@ -129,7 +129,7 @@ impl FromStr for Decay {
             _ => None,
         };
         decay.ok_or_else(|| {
-            let problem = "is no schedule; constant, step:EVERY:FACTOR, cosine:EPOCHS[:LEAST] and \
+            let problem = "is no schedule; none, step:EVERY:FACTOR, cosine:EPOCHS[:LEAST] and \
                            plateau:PATIENCE:FACTOR are";
             Error::argument(format!("'{text}'"), problem)
         })

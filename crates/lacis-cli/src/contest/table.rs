@@ -1,6 +1,6 @@
 //! Records of trainings as text: a line each, a summary, the tables of README and docs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use lacis::{Error, Result};
@@ -146,6 +146,7 @@ pub fn run(args: &Tabled, out: &Out) -> Outcome {
         let problem = "no line of `lacis bench train` is in there";
         return Err(Error::argument("RECORD", problem).into());
     }
+    let lines = of_graphs(lines, &args.graph)?;
     let text = markdown(&lines, args.of == "memory");
     match &args.into {
         None => out.line(text.trim_end()),
@@ -154,6 +155,18 @@ pub fn run(args: &Tabled, out: &Out) -> Outcome {
             out.line(format_args!("wrote the table '{}' into {}", args.name, path.display()))
         }
     }
+}
+
+/// The lines of some graphs, of all where none is named.
+fn of_graphs(lines: Vec<Value>, wanted: &[String]) -> Result<Vec<Value>> {
+    let known: BTreeSet<&str> = lines.iter().filter_map(|line| line["graph"].as_str()).collect();
+    if let Some(missing) = wanted.iter().find(|name| !known.contains(name.as_str())) {
+        let all = known.into_iter().collect::<Vec<_>>().join(", ");
+        let problem = format!("is not in the record, which has {all}");
+        return Err(Error::argument(format!("--graph {missing}"), problem));
+    }
+    let is_wanted = |line: &Value| wanted.iter().any(|name| line["graph"] == name.as_str());
+    Ok(lines.into_iter().filter(|line| wanted.is_empty() || is_wanted(line)).collect())
 }
 
 /// Milliseconds of epochs, or mebibytes above graph and features.
@@ -281,6 +294,21 @@ mod tests {
         assert!(markdown(&lines, false).contains("| out of memory | 15.0× |"));
         let found = summary(&lines);
         assert_eq!((&found["measured"], &found["left_out"]), (&json!(1), &json!(1)));
+    }
+
+    #[test]
+    fn tables_of_some_graphs() {
+        let mut other = line("csr", 2.0, Some(8.0));
+        other["graph"] = json!("h");
+        let both = vec![line("csr", 2.0, Some(8.0)), other];
+        let kept = |wanted: &[&str]| {
+            let wanted: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
+            of_graphs(both.clone(), &wanted)
+        };
+        assert_eq!(kept(&[]).unwrap(), both);
+        assert_eq!(kept(&["h"]).unwrap(), both[1..]);
+        let problem = kept(&["h", "i"]).unwrap_err().to_string();
+        assert!(problem.contains("--graph i") && problem.contains("g, h"), "{problem}");
     }
 
     #[test]

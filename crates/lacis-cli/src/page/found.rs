@@ -114,7 +114,7 @@ pub fn explained(lines: &[&Value]) -> String {
         (with_unit(&line["plan_ms"], "ms"), "to plan"),
         (texts(&line["savings"]), "exact savings"),
     ];
-    let mut body = format!("{}<pre>{}</pre>", cards(&shown), formula(&line["formula"]));
+    let mut body = format!("{}<pre>{}</pre>", cards(&known(&shown)), formula(&line["formula"]));
     for layer in line["layers"].as_array().into_iter().flatten() {
         body.push_str(&candidates(layer));
     }
@@ -363,6 +363,11 @@ fn schedule(line: &Value) -> String {
     chart::gantt(&title, (index(&line["workers"]), "ms"), &bars)
 }
 
+/// Those of which something is known.
+fn known<'a>(cards: &[(String, &'a str)]) -> Vec<(String, &'a str)> {
+    cards.iter().filter(|(text, _)| !text.is_empty() && text != "–").cloned().collect()
+}
+
 /// The machine that it ran on, and the command that did it.
 pub fn environment(lines: &[&Value]) -> String {
     let line = lines[0];
@@ -376,12 +381,11 @@ pub fn environment(lines: &[&Value]) -> String {
         (model, "of the maker's"),
         (caches.join(", "), "caches, by level"),
         (texts(&cpu["instruction_sets"]), "instruction sets"),
-        (value(&machine["threads"]["count"]), "threads"),
+        (value(&machine["threads"]["count"]), "threads used"),
         (size(&machine["memory_total_bytes"]), "memory"),
         (value(&line["version"]), "version of Lacis"),
     ];
-    let shown: Vec<(String, &str)> =
-        shown.into_iter().filter(|(text, _)| !text.is_empty() && text != "–").collect();
+    let shown = known(&shown);
     // A record has only the command's name, which its heading says.
     let command = line["command"].as_str().filter(|_| line["event"] == "environment");
     let command =

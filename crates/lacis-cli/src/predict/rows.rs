@@ -204,16 +204,33 @@ impl Rows<'_> {
     fn table(&self, path: &Path, file: File) -> Result<()> {
         let own = if self.of.ids(self.set).is_some() { Holds::Words } else { Holds::Whole };
         let mut heads = vec![(self.of.name().to_owned(), own)];
-        let stem = self.asked.column();
         match self.asked {
-            Asked::Class => heads.push((stem.to_owned(), self.holds())),
-            _ => heads.extend((0..self.width()).map(|c| (format!("{stem}_{c}"), self.holds()))),
+            Asked::Class => heads.push((self.asked.column().to_owned(), self.holds())),
+            _ => heads.extend((0..self.width()).map(|c| (self.head(c), self.holds()))),
         }
         let cells = |column: usize, rows: Range<usize>| match column.checked_sub(1) {
             None => self.ids(rows),
             Some(column) => self.cells(column, rows),
         };
         Sheet { heads, rows: self.len(), cells: &cells }.write(path, file)
+    }
+
+    /// What a column of several is called: by its class, where classes have names.
+    fn head(&self, column: usize) -> String {
+        let stem = self.asked.column();
+        let named = self.asked != Asked::Embeddings && self.names.len() == self.width();
+        match self.names.get(column).filter(|_| named) {
+            Some(name) => format!("{stem}_{name}"),
+            None => format!("{stem}_{column}"),
+        }
+    }
+
+    /// What the numbers of classes in a file stand for, where it cannot say so itself.
+    pub fn legend(&self, ending: Ending) -> Option<String> {
+        let numbers = ending == Ending::Npy && self.asked != Asked::Embeddings;
+        let of = |(class, name): (usize, &String)| format!("{class} {name}");
+        let all: Vec<String> = self.names.iter().enumerate().map(of).collect();
+        (numbers && !all.is_empty()).then(|| format!("classes: {}", all.join(", ")))
     }
 
     fn ids(&self, rows: Range<usize>) -> Cells {

@@ -27,6 +27,8 @@ pub struct Given<'a, T: Stored> {
     pub transpose: CsrView<'a>,
     /// The result of the forward pass.
     pub y: Mat<'a, T>,
+    /// What has been added to every row of `y` since: a layer's bias.
+    pub bias: Option<Mat<'a, T::Sum>>,
     /// What the forward pass left beside it.
     pub lse: Mat<'a, T::Sum>,
     /// The gradient of `y`.
@@ -48,6 +50,10 @@ impl<T: Stored> Given<'_, T> {
         same_size(op, "entries of the transpose", a.cols.len(), self.transpose.cols.len())?;
         same_size(op, "rows of y", a.n_rows(), self.y.n_rows)?;
         same_size(op, "columns of y", layout.width(), self.y.n_cols)?;
+        if let Some(bias) = self.bias {
+            same_size(op, "rows of the bias of y", 1, bias.n_rows)?;
+            same_size(op, "columns of the bias of y", layout.width(), bias.n_cols)?;
+        }
         same_size(op, "rows of lse", a.n_rows(), self.lse.n_rows)?;
         same_size(op, "rows of the gradient of y", a.n_rows(), self.grad.n_rows)?;
         same_size(op, "columns of the gradient of y", layout.width(), self.grad.n_cols)?;
@@ -144,12 +150,15 @@ pub(super) struct Target<F> {
     pub lse: Vec<Lanes<F>>,
     pub delta: Vec<Lanes<F>>,
     dots: Vec<Lanes<F>>,
+    /// What `y` has more than attention gave.
+    bias: Option<Vec<Lanes<F>>>,
 }
 
 impl<F: Real> Target<F> {
-    pub fn new(layout: Layout) -> Self {
+    pub fn new<T: Stored<Sum = F>>(layout: Layout, given: &Given<'_, T>) -> Self {
         let [lse, delta, dots] = std::array::from_fn(|_| layout.scores());
-        Target { grad: layout.rows(1), room: layout.rows(1), lse, delta, dots }
+        let bias = given.bias.map(|bias| padded(layout, bias));
+        Target { grad: layout.rows(1), room: layout.rows(1), lse, delta, dots, bias }
     }
 
     /// Reads target `i`.
@@ -158,6 +167,10 @@ impl<F: Real> Target<F> {
         let tile = layout.tile_vectors();
         layout.load(given.grad, i, &mut self.grad, 0);
         layout.load(given.y, i, &mut self.room, 0);
+        if let Some(bias) = &self.bias {
+            let room = self.room.as_flattened_mut().iter_mut();
+            room.zip(bias.as_flattened()).for_each(|(y, b)| *y = *y - *b);
+        }
         let dots = self.dots.as_flattened_mut();
         dots_one(layout, [&self.grad, &self.room], dots);
         let heads = &self.dots.as_flattened()[..layout.heads];
@@ -193,9 +206,14 @@ pub(super) fn store_scores<T: Stored>(
 /// One row of a matrix of vectors, as vectors.
 pub(super) fn row_of<F: Real>(layout: Layout, vectors: Mat<'_, F>) -> Vec<Lanes<F>> {
     let flat: Vec<F> = (0..vectors.n_rows).flat_map(|h| vectors.row(h)).copied().collect();
-    let mut row = layout.rows(1);
     let width = layout.width();
-    layout.load(Mat { data: &flat, n_rows: 1, n_cols: width, stride: width }, 0, &mut row, 0);
+    padded(layout, Mat { data: &flat, n_rows: 1, n_cols: width, stride: width })
+}
+
+/// The first row of a matrix, as vectors.
+fn padded<F: Real>(layout: Layout, x: Mat<'_, F>) -> Vec<Lanes<F>> {
+    let mut row = layout.rows(1);
+    layout.load(x, 0, &mut row, 0);
     row
 }
 

@@ -344,11 +344,11 @@ pub(super) struct Work<F> {
 }
 
 impl<T: Stored> DotAttention<'_, T> {
-    fn backward_work(&self) -> Work<T::Sum> {
+    fn backward_work(&self, given: &Given<'_, T>) -> Work<T::Sum> {
         let values = self.layouts[1];
         Work {
             chunk: Chunk::new(values),
-            target: Target::new(values),
+            target: Target::new(values, given),
             ends: Own::new(self),
             value: values.rows(1),
             more: values.scores(),
@@ -396,7 +396,7 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
     type Work = Work<T::Sum>;
 
     fn work(&self) -> Self::Work {
-        self.dot.backward_work()
+        self.dot.backward_work(self.given)
     }
 
     fn adjacency(&self) -> CsrView<'_> {
@@ -506,7 +506,7 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
     type Work = Work<T::Sum>;
 
     fn work(&self) -> Self::Work {
-        self.dot.backward_work()
+        self.dot.backward_work(self.given)
     }
 
     fn adjacency(&self) -> CsrView<'_> {

@@ -388,9 +388,9 @@ struct Work<F> {
 }
 
 impl<F: Real> Work<F> {
-    fn new<T: Stored<Sum = F>>(gat: &GatV2<'_, T>) -> Self {
+    fn new<T: Stored<Sum = F>>(gat: &GatV2<'_, T>, given: &Given<'_, T>) -> Self {
         let layout = gat.layout;
-        Work { chunk: Chunk::new(layout), target: Target::new(layout), ends: Own::new(gat) }
+        Work { chunk: Chunk::new(layout), target: Target::new(layout, given), ends: Own::new(gat) }
     }
 }
 
@@ -432,7 +432,7 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
     type Work = Work<T::Sum>;
 
     fn work(&self) -> Self::Work {
-        Work::new(self.score.gat)
+        Work::new(self.score.gat, self.given)
     }
 
     fn adjacency(&self) -> CsrView<'_> {
@@ -514,7 +514,7 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
     type Work = Work<T::Sum>;
 
     fn work(&self) -> Self::Work {
-        Work::new(self.score.gat)
+        Work::new(self.score.gat, self.given)
     }
 
     fn adjacency(&self) -> CsrView<'_> {

@@ -286,8 +286,8 @@ _SHOWN = 256
 
 
 class _BeforeBias:
-    """An attention's result as it was before its layer's bias, for the backward pass. A large one
-    gets the bias in its own memory, from which it is subtracted again."""
+    """An attention's result, for the backward pass. A large one gets its layer's bias in its own
+    memory, and kernels take that from it again."""
 
     def __init__(self, y, shift):
         self.holds_bias = shift is not None and y.numel() * y.element_size() >= _LARGE_BYTES
@@ -298,13 +298,17 @@ class _BeforeBias:
         self._result = Result(y)
 
     def take(self, again):
-        """The result, or what `again()` makes of it; it is not kept any longer."""
+        """The result and what was added to its rows, or what `again()` makes of it and nothing; it
+        is not kept any longer."""
         y, shift = self._result.take(lambda: None), self._shift
-        if y is None or shift is None:
-            return again() if y is None else y
-        y = torch.sub(y, shift, out=empty(*y.shape, y.dtype))
-        steady = shift.abs().amax() <= _STEADY * y[:_SHOWN].abs().amax()
-        return y if steady else again()
+        if y is None or shift is not None and not self._is_steady(y):
+            return again(), None
+        return y, shift if shift is None else as_rows(shift.view(1, -1).to(SUMS[y.dtype]))
+
+    def _is_steady(self, y):
+        """Whether the sum still has enough bits of what there was before."""
+        shown = y[:_SHOWN] - self._shift
+        return self._shift.abs().amax() <= _STEADY * shown.abs().amax()
 
 
 def _with_bias(ctx, y, shift):
@@ -349,7 +353,7 @@ class _Gat(torch.autograd.Function):
         *saved, lse = ctx.saved_tensors
         given = _Gat.readable(saved)
         source, target, t, u, bias = given
-        y = ctx.result.take(lambda: _Gat.of(given, ctx.how)[0])
+        y, shift = ctx.result.take(lambda: _Gat.of(given, ctx.how)[0])
         adjacency, slope, p, seed = ctx.how
         dtype, grad = source.dtype, as_rows(grad)
         dsource = empty(*source.shape, dtype)
@@ -360,7 +364,7 @@ class _Gat(torch.autograd.Function):
         grads = (raw(dsource), _raw(dtarget), raw(dt), raw(du), _raw(dbias))
         _lacis.gat_backward(
             adjacency, NUMBERS[dtype],
-            (given, (None, _raw(bias), p, seed), (raw(y), raw(lse), raw(grad)), grads),
+            (given, (None, _raw(bias), p, seed), (*map(raw, (y, lse, grad)), _raw(shift)), grads),
             _attended(adjacency, y))
         dshift = column_sums(grad) if ctx.needs_input_grad[5] else None
         return dsource, dtarget, *_typed(saved[2:], (dt, du, dbias)), dshift, None
@@ -400,7 +404,7 @@ class _GatV2(torch.autograd.Function):
         *saved, lse = ctx.saved_tensors
         given = _GatV2.readable(saved)
         target, source, own, features = given
-        y = ctx.result.take(lambda: _GatV2.of(given, ctx.how)[0])
+        y, shift = ctx.result.take(lambda: _GatV2.of(given, ctx.how)[0])
         adjacency, slope, p, seed = ctx.how
         dtype, grad = source.dtype, as_rows(grad)
         dtarget, dsource = empty(*target.shape, dtype), empty(*source.shape, dtype)
@@ -409,7 +413,7 @@ class _GatV2(torch.autograd.Function):
         given, edges = (raw(target), raw(source), raw(own), slope), (_raw(features), None, p, seed)
         grads = (raw(dtarget), raw(dsource), raw(dvectors), _raw(dfeatures))
         _lacis.gatv2_backward(adjacency, NUMBERS[dtype],
-                              (given, edges, (raw(y), raw(lse), raw(grad)), grads),
+                              (given, edges, (*map(raw, (y, lse, grad)), _raw(shift)), grads),
                               _attended(adjacency, y))
         dshift = column_sums(grad) if ctx.needs_input_grad[4] else None
         return dtarget, dsource, *_typed(saved[2:], (dvectors, dfeatures)), dshift, None
@@ -452,7 +456,7 @@ class _DotAttention(torch.autograd.Function):
         grads = [None if x is None else empty(*x.shape, dtype) for x in given[:3]]
         dfeatures = empty(*features.shape, dtype) if ctx.needs_input_grad[3] else None
         ends = (given[0], *_apart(*given[1:3]))
-        edges, past = (_raw(features), None, p, seed), (raw(y), raw(lse), raw(grad))
+        edges, past = (_raw(features), None, p, seed), (*map(raw, (y, lse, grad)), None)
         found = (grads[0], *_apart(*grads[1:]))
         _lacis.dot_attention_backward(
             adjacency, NUMBERS[dtype],

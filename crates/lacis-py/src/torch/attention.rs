@@ -31,8 +31,9 @@ impl OfEdges {
     }
 }
 
-/// The result, what the forward leaves for the backward, and the gradient of the result.
-type Past = (Raw, Raw, Raw);
+/// The result, what the forward leaves for the backward, the gradient of the result, and what was
+/// added to the result's rows since.
+type Past = (Raw, Raw, Raw, Option<Raw>);
 
 /// What GAT is computed from: rows of sources, of targets where they are others, the vectors of
 /// both, and the slope.
@@ -162,7 +163,7 @@ impl Adjacency {
     fn past<'a, T: Number>(
         &'a self,
         (edges, graded): (&OfEdges, bool),
-        (y, lse, grad): Past,
+        (y, lse, grad, bias): Past,
         threads: &Threads,
     ) -> Result<Given<'a, T>> {
         let transpose = match edges.told_apart() || graded {
@@ -170,7 +171,8 @@ impl Adjacency {
             false => self.pattern(true, threads),
         };
         let transpose = transpose.view();
-        Ok(Given { transpose, y: y.read()?, lse: lse.read()?, grad: grad.read()? })
+        let bias = bias.map(|bias| bias.read::<T::Sum>()).transpose()?;
+        Ok(Given { transpose, y: y.read()?, bias, lse: lse.read()?, grad: grad.read()? })
     }
 }
 

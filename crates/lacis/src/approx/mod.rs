@@ -101,8 +101,8 @@ impl Settings {
             ))
         };
         match self {
-            Settings { budget, .. } if !(*budget > 0.0 && budget.is_finite()) => {
-                wrong("budget", *budget, "above 0; 0.1 to 1 would be right")
+            Settings { budget, .. } if !(*budget > 0.0 && *budget <= 1.0) => {
+                wrong("budget", *budget, "above 0 and at most 1; 0.1 to 1 would be right")
             }
             Settings { error: Some(error), .. } if !(*error > 0.0 && error.is_finite()) => {
                 wrong("error", *error, "above 0; 0.1 would be right")

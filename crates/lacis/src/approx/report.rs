@@ -4,6 +4,10 @@ use serde_json::{Value, json};
 
 use super::{Approx, Policy};
 
+/// The share of an epoch that is never sampled, at least: forward products take as long as backward
+/// ones.
+const LEAST_REST: f64 = 0.05;
+
 /// Seconds of products and epochs, exact and sampled. Nothing is decided by them.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
@@ -82,7 +86,11 @@ impl Approx {
         }
         let Some(epoch) = self.clock.epochs.mean() else { return [None; 3] };
         let rest = epoch - sampled;
-        [Some(saved), Some((rest + exact) / epoch), Some((rest + exact) / rest.max(1e-12))]
+        // Of epochs that a clock hardly sees, means of different ones do not go together.
+        if rest < LEAST_REST * epoch {
+            return [Some(saved), None, None];
+        }
+        [Some(saved), Some((rest + exact) / epoch), Some((rest + exact) / rest)]
     }
 
     /// What was asked for, predicted, done and measured.
@@ -110,16 +118,17 @@ impl Approx {
             });
             means.collect::<Vec<_>>().join(", ")
         };
-        let times = |times: Option<f64>| times.map_or("unknown".to_owned(), |x| format!("{x:.2}"));
         let [saved, speedup, ceiling] = self.measured();
+        let faster = match (speedup.zip(ceiling), saved) {
+            (Some((speedup, ceiling)), Some(saved)) => format!(
+                "{speedup:.2} times faster epochs of at most {ceiling:.2} (Amdahl), {saved:.2} s saved"
+            ),
+            _ => "too short to say what it saved".to_owned(),
+        };
         format!(
-            "kept {} of entries, error {} (layers from the last); {} times faster epochs of at \
-             most {} (Amdahl), {} s saved; exact from epoch {}",
+            "kept {} of entries, error {} (layers from the last); {faster}; exact from epoch {}",
             share(|r| r.kept),
             share(|r| r.error),
-            times(speedup),
-            times(ceiling),
-            times(saved),
             self.exact_from() + 1,
         )
     }

@@ -125,6 +125,7 @@ impl Executor {
         let given = Given {
             transpose: self.transposed(step, context)?,
             y: self.mat::<T>(step.inputs[4], context, params)?,
+            bias: None,
             lse: self.mat::<f32>(step.inputs[5], context, params)?,
             grad: self.mat::<T>(step.inputs[6], context, params)?,
         };

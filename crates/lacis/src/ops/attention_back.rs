@@ -90,6 +90,7 @@ impl Problem for Back<'_> {
         let given = Given {
             transpose: self.transpose.view(),
             y: (&self.y).into(),
+            bias: None,
             lse: (&self.lse).into(),
             grad: (&self.grad).into(),
         };

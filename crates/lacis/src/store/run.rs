@@ -117,9 +117,9 @@ impl RunFolder {
     /// # Errors
     /// When there is no such folder.
     pub fn open(path: &Path) -> Result<Self> {
-        match path.is_dir() {
+        match path.join("config.toml").is_file() {
             true => Ok(RunFolder { path: path.to_owned() }),
-            false => Err(Error::file(path, "is no folder of a run")),
+            false => Err(Error::file(path, "is no folder of a run: it has no config.toml")),
         }
     }
 
@@ -228,7 +228,7 @@ impl RunFolder {
     pub fn write_checkpoint(&self, step: u64, state: &Tensors) -> Result<()> {
         let folder = self.path.join("checkpoint");
         fs::create_dir_all(&folder).map_err(|source| Error::io("make", &folder, source))?;
-        state.save(&checkpoint_path(&folder, step))?;
+        state.save_sealed(&checkpoint_path(&folder, step))?;
         for old in self.checkpoints()?.into_iter().filter(|&old| old < step).skip(CHECKPOINTS - 1) {
             // One that cannot be removed does no harm.
             let _ = fs::remove_file(checkpoint_path(&folder, old));
@@ -244,7 +244,7 @@ impl RunFolder {
         let folder = self.path.join("checkpoint");
         let (mut newest, mut skipped) = (None, Vec::new());
         for step in self.checkpoints()? {
-            match Tensors::load(&checkpoint_path(&folder, step)) {
+            match Tensors::load_sealed(&checkpoint_path(&folder, step)) {
                 Ok(tensors) => return Ok(Some(Checkpoint { step, tensors, skipped })),
                 Err(error) => {
                     skipped.push(error.to_string());

@@ -15,12 +15,15 @@ use std::path::{Path, PathBuf};
 use lacis_core::{Buffer, Dense, Element, Error, Place, Result};
 use safetensors::SafeTensors;
 use serde_json::{Map, Value, json};
+use xxhash_rust::xxh3::Xxh3Default;
 
 use super::tensor::{Numbers, Scalar, Tensor, TensorType};
 use super::write::write_whole;
 
 /// The name that safetensors keeps for the words.
 const METADATA: &str = "__metadata__";
+/// The key of a file's own checksum.
+const SEAL: &str = "xxh3";
 
 /// Tensors by name, and words by key.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -116,11 +119,45 @@ impl Tensors {
     /// # Errors
     /// When the system refuses, or a tensor has a name that the format keeps for itself.
     pub fn save(&self, path: &Path) -> Result<()> {
+        self.save_with(path, &self.metadata)
+    }
+
+    /// As [`Tensors::save`], with a checksum that [`Tensors::load_sealed`] looks at: for files that
+    /// nobody else is to write.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn save_sealed(&self, path: &Path) -> Result<()> {
+        let mut metadata = self.metadata.clone();
+        metadata.insert(SEAL.into(), self.seal());
+        self.save_with(path, &metadata)
+    }
+
+    /// A checksum of all tensors and words.
+    fn seal(&self) -> String {
+        let mut hash = Xxh3Default::new();
+        let mut add = |part: &[u8]| {
+            hash.update(&part.len().to_le_bytes());
+            hash.update(part);
+        };
+        for (key, words) in &self.metadata {
+            add(key.as_bytes());
+            add(words.as_bytes());
+        }
+        for (name, tensor) in &self.tensors {
+            add(name.as_bytes());
+            add(format!("{} {:?}", tensor.kind().name(), tensor.shape()).as_bytes());
+            add(tensor.bytes());
+        }
+        format!("{:016x}", hash.digest())
+    }
+
+    fn save_with(&self, path: &Path, metadata: &BTreeMap<String, String>) -> Result<()> {
         if self.tensors.contains_key(METADATA) {
             let problem = "no tensor may have this name; the format keeps it for itself";
             return Err(Error::argument(METADATA, problem));
         }
-        let (header, tensors) = self.header();
+        let (header, tensors) = self.header(metadata);
         write_whole(path, |file| {
             file.write_all(&(header.len() as u64).to_le_bytes())?;
             file.write_all(&header)?;
@@ -129,10 +166,10 @@ impl Tensors {
     }
 
     /// The header, padded to whole words, and the tensors in the order of their bytes.
-    fn header(&self) -> (Vec<u8>, Vec<&Tensor>) {
+    fn header(&self, metadata: &BTreeMap<String, String>) -> (Vec<u8>, Vec<&Tensor>) {
         let mut header = Map::new();
-        if !self.metadata.is_empty() {
-            header.insert(METADATA.into(), json!(self.metadata));
+        if !metadata.is_empty() {
+            header.insert(METADATA.into(), json!(metadata));
         }
         let (mut order, mut end) = (Vec::new(), 0);
         for (kind, dtype, _) in TensorType::TABLE {
@@ -178,6 +215,20 @@ impl Tensors {
         }
         Ok(all)
     }
+
+    /// Reads a file that [`Tensors::save_sealed`] wrote.
+    ///
+    /// # Errors
+    /// As [`Tensors::load`], and when its content is not what was written.
+    pub fn load_sealed(path: &Path) -> Result<Self> {
+        let mut all = Tensors::load(path)?;
+        match all.metadata.remove(SEAL) {
+            Some(seal) if seal != all.seal() => {
+                Err(Error::file(path, "is damaged: its checksum is of another content"))
+            }
+            _ => Ok(all),
+        }
+    }
 }
 
 /// The bytes of a plain file.
@@ -219,6 +270,25 @@ mod tests {
         let path = dir.path().join("model.safetensors");
         all.save(&path).unwrap();
         (dir, path)
+    }
+
+    /// Files of earlier versions have no checksum.
+    #[test]
+    fn a_seal_shows_any_damage() {
+        let (dir, path) = saved(&example());
+        assert_eq!(Tensors::load_sealed(&path).unwrap().metadata(), example().metadata());
+        let sealed = dir.path().join("sealed.safetensors");
+        example().save_sealed(&sealed).unwrap();
+        let loaded = Tensors::load_sealed(&sealed).unwrap();
+        assert_eq!(loaded.metadata(), example().metadata());
+        let whole = fs::read(&sealed).unwrap();
+        for at in whole.len() - 24..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            fs::write(&sealed, &damaged).unwrap();
+            let error = Tensors::load_sealed(&sealed).unwrap_err().to_string();
+            assert!(error.contains("damaged"), "{error}");
+        }
     }
 
     #[test]

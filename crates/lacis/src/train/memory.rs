@@ -80,15 +80,22 @@ pub(super) struct Both {
 }
 
 impl Planning<'_> {
-    /// The fastest plans that stay below the limit of memory, where there is one.
+    /// The fastest plans that stay below the limit of memory, where there is one; else what there is
+    /// is the limit of those that would take more.
     ///
     /// # Errors
     /// When none does: it says how much the smallest takes, and what would take less.
     pub fn plans(&self) -> Result<Both> {
         let both = self.smallest()?;
         let needs = self.needs(&both);
-        match self.recipe.settings.memory {
-            Some(limit) if needs.total() > limit => Err(self.too_large(limit, &needs)),
+        let settings = &self.recipe.settings;
+        match (settings.memory, settings.present) {
+            (Some(limit), _) if needs.total() > limit => Err(self.too_large(limit, &needs)),
+            (None, Some(present)) if needs.total() > present => {
+                let settings = Settings { memory: Some(present), ..settings.clone() };
+                let recipe = Recipe { settings, ..self.recipe.clone() };
+                Planning { recipe: &recipe, sizes: self.sizes.clone(), ..*self }.plans()
+            }
             _ => Ok(both),
         }
     }

@@ -50,13 +50,13 @@ pub(super) struct Work<T: Stored> {
 }
 
 impl<T: Stored> Work<T> {
-    fn new(layout: Layout, blocks: bool) -> Self {
+    fn new(layout: Layout, given: &Given<'_, T>, blocks: bool) -> Self {
         let scratch = || Scratch::new(layout, layout.width(), 4 * layout.slots);
         Work {
             blocks: blocks.then(scratch),
             chunk: Chunk::new(layout),
             slopes: layout.scores(),
-            target: Target::new(layout),
+            target: Target::new(layout, given),
             tile: layout.tile(),
             own: layout.rows(1),
         }
@@ -68,7 +68,9 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
 
     fn work(&self) -> Self::Work {
         let own = self.gat.target.is_none();
-        Work::new(self.gat.layout, self.kept && own && self.score.has_blocks())
+        // Blocks read `y` as attention gave it.
+        let plain = own && self.given.bias.is_none();
+        Work::new(self.gat.layout, self.given, self.kept && plain && self.score.has_blocks())
     }
 
     fn adjacency(&self) -> CsrView<'_> {
@@ -193,7 +195,7 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
     type Work = Work<T>;
 
     fn work(&self) -> Self::Work {
-        Work::new(self.gat.layout, self.score.has_blocks())
+        Work::new(self.gat.layout, self.given, self.score.has_blocks())
     }
 
     fn adjacency(&self) -> CsrView<'_> {
