@@ -17,7 +17,7 @@ use lacis_core::threads::ranges;
 
 use super::R;
 use super::pack::{Panel, Side, pack, panels};
-use super::tile::{LANES, Tile, of_rows};
+use super::tile::{LANES, of_rows, onto};
 use crate::finish::Epilogue;
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
@@ -155,7 +155,7 @@ fn strip<M: Arith, X: Stored, O: Stored<Sum = X::Sum>, const V: usize>(
         ask_for::<X, O, V>(part, i, col);
         let mut sums = of_rows::<M, X, R, V>(lines(part.first.x, i, rows.end), panel);
         if let Some((x, panel)) = second {
-            add(&mut sums, &of_rows::<M, X, R, V>(lines(x, i, rows.end), panel));
+            sums = onto::<M, X, R, V>(sums, lines(x, i, rows.end), panel);
         }
         for (r, sums) in sums.iter().take(rows.end - i).enumerate() {
             let y = &mut part.y.row_mut(i + r)[col..end];
@@ -168,13 +168,6 @@ fn strip<M: Arith, X: Stored, O: Stored<Sum = X::Sum>, const V: usize>(
 #[inline(always)]
 fn lines<X: Stored>(x: Mat<'_, X>, i: usize, end: usize) -> [&[X]; R] {
     std::array::from_fn(|r| x.row((i + r).min(end - 1)))
-}
-
-#[inline(always)]
-fn add<F: Real, const V: usize>(sums: &mut Tile<F, R, V>, others: &Tile<F, R, V>) {
-    let others = others.as_flattened().as_flattened();
-    let sums = sums.as_flattened_mut().as_flattened_mut();
-    sums.iter_mut().zip(others).for_each(|(sum, other)| *sum += *other);
 }
 
 /// Asks for what the tile will write, and in the first panel for rows of factors that come soon.

@@ -35,11 +35,29 @@ pub(super) fn of_rows<M: Arith, T: Stored, const R: usize, const V: usize>(
     rows: [&[T]; R],
     panel: &[[[T::Sum; LANES]; V]],
 ) -> Tile<T::Sum, R, V> {
-    let mut sums = [[[T::Sum::ZERO; LANES]; V]; R];
+    onto::<M, T, R, V>([[[T::Sum::ZERO; LANES]; V]; R], rows, panel)
+}
+
+/// The same, added to other sums. Loops over numbers again: `array::map` is a call in some of the
+/// instances, and sums then go through memory with every term, five times as slow.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)]
+pub(super) fn onto<M: Arith, T: Stored, const R: usize, const V: usize>(
+    mut sums: Tile<T::Sum, R, V>,
+    rows: [&[T]; R],
+    panel: &[[[T::Sum; LANES]; V]],
+) -> Tile<T::Sum, R, V> {
     // Telling the lengths here spares a check for every number.
-    let rows = rows.map(|row| &row[..panel.len()]);
+    let mut whole = rows;
+    for r in 0..R {
+        whole[r] = &rows[r][..panel.len()];
+    }
     for (p, b) in panel.iter().enumerate() {
-        step::<M, _, R, V>(&mut sums, rows.map(|row| row[p].wide()), b);
+        let mut a = [T::Sum::ZERO; R];
+        for r in 0..R {
+            a[r] = whole[r][p].wide();
+        }
+        step::<M, _, R, V>(&mut sums, a, b);
     }
     sums
 }
