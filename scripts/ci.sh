@@ -4,6 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+python3 scripts/sizes.py --check
 cargo fmt --all --check
 cargo clippy --workspace --all-targets -- -D warnings
 cargo test --workspace
@@ -20,5 +21,4 @@ if cargo tree -p lacis -e normal --prefix none | grep -E '^(clap|arrow|parquet) 
     echo "the library must not depend on these" >&2
     exit 1
 fi
-python3 scripts/sizes.py --check
 scripts/python.sh

@@ -94,7 +94,6 @@ fn clip(limit: Option<f64>) -> Result<Option<f64>> {
     }
 }
 
-/// How backward products are approximated, if they are.
 /// Says of flags that were typed without `--approx` that they do nothing.
 ///
 /// # Errors
@@ -111,6 +110,7 @@ pub fn check_approximation(asked: &Approximation, typed: &Typed) -> Result<()> {
     }
 }
 
+/// How backward products are approximated, if they are.
 pub fn approximation(asked: &Approximation) -> Option<approx::Settings> {
     let policy = match asked.approx.as_str() {
         "rsc" => Policy::Rsc,

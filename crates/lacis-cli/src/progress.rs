@@ -57,7 +57,8 @@ impl Stop {
         self.0.load(Ordering::Relaxed) != 0
     }
 
-    /// Does what nobody can ask to stop and has nothing to lose: a signal meanwhile ends the process.
+    /// Does what nobody can ask to stop and has nothing to lose: a signal meanwhile ends the
+    /// process.
     pub fn or_end<R>(&self, out: &Out, work: impl FnOnce() -> R) -> R {
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {

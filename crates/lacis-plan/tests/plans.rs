@@ -5,7 +5,7 @@ use lacis_plan::cost::Analytic;
 use lacis_plan::expr::{adjacency, features, param};
 use lacis_plan::grad::gradients;
 use lacis_plan::op::{Function, Graph, LossKind};
-use lacis_plan::plan::{Ending, Operator, Phase, Place, Precision, Step};
+use lacis_plan::plan::{Ending, Form, Operator, Phase, Place, Precision, Step};
 use lacis_plan::{Expr, Op, Plan, Sizes};
 
 use lacis_core::reference::Activation;
@@ -333,6 +333,33 @@ fn a_product_with_too_few_inputs_is_found() {
     let sparse = |step: &&mut Step| matches!(step.operator, Operator::Spmm { .. });
     bad.steps.iter_mut().find(sparse).unwrap().inputs.pop();
     assert!(bad.check().unwrap_err().to_string().contains("inputs, not"));
+}
+
+/// A plan file may ask a product for what no kernel does.
+#[test]
+fn a_product_that_contradicts_itself_is_found() {
+    let plan = small_plan();
+    let refused = |dense: bool, says: fn(&mut Ending), inputs: usize| {
+        let mut bad = plan.clone();
+        let of_kind = |step: &&mut Step| match step.operator {
+            Operator::Gemm { form, .. } => dense && form == Form::Nn,
+            Operator::Spmm { .. } => !dense,
+            _ => false,
+        };
+        let step = bad.steps.iter_mut().find(of_kind).unwrap();
+        step.inputs.extend(vec![step.inputs[1]; inputs]);
+        match &mut step.operator {
+            Operator::Gemm { ending, .. } | Operator::Spmm { ending, .. } => says(ending),
+            _ => unreachable!("found above"),
+        }
+        bad.check().unwrap_err().to_string()
+    };
+    let both = |ending: &mut Ending| {
+        (ending.accumulate, ending.gate) = (true, Some(Function::Relu));
+    };
+    assert!(refused(true, both, 1).contains("not both"));
+    assert!(refused(false, |ending| ending.gate = Some(Function::Relu), 1).contains("dense rows"));
+    assert!(refused(false, |ending| ending.plus = true, 0).contains("dense rows"));
 }
 
 /// A product cannot write into what it still reads.

@@ -22,7 +22,7 @@ use crate::lanes::LANES;
 use crate::matrix::{Mat, MatMut};
 use crate::mem::{L2, fetch_lines};
 use crate::real::{Real, Stored};
-use crate::turned::Line;
+use crate::turned::{Line, SIDE};
 
 /// Rows that are joined together.
 pub(super) const TOGETHER: usize = 8;
@@ -43,7 +43,9 @@ pub(super) fn run<T: Stored>(isa: Isa, args: &Args<'_, T>, y: MatMut<'_, T>, thr
         index.iter().for_each(|&s| counts[s as usize] += 1);
     }
     let counts: Vec<T::Sum> = counts.iter().map(|&n| T::Sum::of(f64::from(n))).collect();
-    let size = (ITEM_ELEMENTS / args.x.n_cols.max(1)).max(1).next_multiple_of(TOGETHER);
+    // Whole blocks, where that leaves more than one item.
+    let block = if y.n_rows >= 2 * SIDE { SIDE } else { TOGETHER };
+    let size = (ITEM_ELEMENTS / args.x.n_cols.max(1)).max(1).next_multiple_of(block);
     let items = ranges(y.n_rows, size);
     let ends: Vec<usize> = items.iter().map(|rows| rows.end).collect();
     let items = items.into_iter().zip(y.split(&ends)).collect();

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  along columns:          row by row: a row, or what it becomes, stays in the cache
-//!  along rows, if wide:    strips of 16 columns, which are copied together to stay in the cache
+//!  along rows, if wide:    strips of 64 or 16 columns, copied together to stay in the cache
 //!  along rows, if narrow:  gather row by row; scatter by blocks of places (`segment.rows.buckets`)
 //! ```
 //! # Parallelism

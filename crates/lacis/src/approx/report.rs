@@ -121,7 +121,8 @@ impl Approx {
         let [saved, speedup, ceiling] = self.measured();
         let faster = match (speedup.zip(ceiling), saved) {
             (Some((speedup, ceiling)), Some(saved)) => format!(
-                "{speedup:.2} times faster epochs of at most {ceiling:.2} (Amdahl), {saved:.2} s saved"
+                "{speedup:.2} times faster epochs of at most {ceiling:.2} (Amdahl), \
+                 {saved:.2} s saved"
             ),
             _ => "too short to say what it saved".to_owned(),
         };

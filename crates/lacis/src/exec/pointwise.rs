@@ -15,8 +15,8 @@ use lacis_plan::Dim;
 use lacis_plan::op::{Function, NormKind, Number};
 use lacis_plan::plan::{Each, Operator, Step};
 
-use super::slots::Held;
-use super::{Context, Executor, Targets, of_batch, purpose, wrong};
+use super::slots::{Held, Taken};
+use super::{Context, Executor, Outcome, Targets, of_batch, purpose, wrong};
 use crate::params::Params;
 
 /// What torch adds to variances, and how fast running estimates follow.
@@ -225,39 +225,50 @@ impl Executor {
         params: &Params,
     ) -> Result<()> {
         let mut out = self.taken(step, 0, context)?;
-        let in_place = self.plan.in_place(step);
-        if let Targets::Loss(loss) = context.targets {
-            let found = match in_place {
-                true => loss.run_in_place(self.isa, out.mat::<f32>()?, &self.threads)?,
-                false => {
-                    let logits = self.mat::<f32>(step.inputs[0], context, params)?;
-                    loss.run(self.isa, logits, Grad::All(out.mat()?), &self.threads)?
-                }
-            };
-            self.outcome = super::Outcome { loss: found.loss, correct: found.correct };
-            self.put(out);
-            return Ok(());
-        }
-        // The other losses read a row after they wrote others: logits in the same place move out.
-        let [rows, cols] = self.shape(step.inputs[0], context);
-        let mut moved = std::mem::take(&mut self.scratch);
-        let logits = match in_place {
-            true => {
-                moved.clear();
-                moved.extend_from_slice(out.slice::<f32>());
-                Mat::new(&moved, rows, cols, cols)?
-            }
-            false => self.mat::<f32>(step.inputs[0], context, params)?,
-        };
-        let loss = match context.targets {
-            Targets::Weighted(loss) => loss.run(logits, out.mat()?),
-            Targets::Numbers(targets, rows) => squares(logits, (targets, rows), out.mat()?),
-            Targets::None | Targets::Loss(_) => return Err(wrong(step)),
-        };
-        self.outcome = super::Outcome { loss, correct: 0 };
-        self.scratch = moved;
+        let mut room = std::mem::take(&mut self.scratch);
+        let found = self.loss_of(step, (context, params), &mut out, &mut room);
+        self.scratch = room;
+        self.outcome = found?;
         self.put(out);
         Ok(())
+    }
+
+    /// The loss, whose gradient goes to `out`; logits in the same place are read there.
+    fn loss_of(
+        &self,
+        step: &Step,
+        (context, params): (&Context<'_>, &Params),
+        out: &mut Taken,
+        room: &mut Vec<f32>,
+    ) -> Result<Outcome> {
+        let logits = match self.plan.in_place(step) {
+            true => None,
+            false => Some(self.mat::<f32>(step.inputs[0], context, params)?),
+        };
+        let loss = match (context.targets, logits) {
+            (Targets::None, _) => return Err(wrong(step)),
+            (Targets::Loss(loss), logits) => {
+                let (isa, threads) = (self.isa, &self.threads);
+                let found = match logits {
+                    None => loss.run_in_place(isa, out.mat::<f32>()?, threads)?,
+                    Some(logits) => loss.run(isa, logits, Grad::All(out.mat()?), threads)?,
+                };
+                return Ok(Outcome { loss: found.loss, correct: found.correct });
+            }
+            (Targets::Weighted(loss), logits) => loss.run(logits, out.mat()?, room),
+            (Targets::Numbers(targets, rows), Some(logits)) => {
+                squares(logits, (targets, rows), out.mat()?)
+            }
+            // Rows may be listed in any order: what is to be read moves out first.
+            (Targets::Numbers(targets, rows), None) => {
+                room.clear();
+                room.extend_from_slice(out.slice::<f32>());
+                let [n_rows, n_cols] = self.shape(step.inputs[0], context);
+                let logits = Mat::new(room, n_rows, n_cols, n_cols)?;
+                squares(logits, (targets, rows), out.mat()?)
+            }
+        };
+        Ok(Outcome { loss, correct: 0 })
     }
 
     /// Copies, sums of columns, and numbers.

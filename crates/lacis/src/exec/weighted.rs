@@ -18,28 +18,43 @@ pub enum Wanted<'a> {
 pub struct Weighted<'a> {
     /// What they should be.
     pub wanted: Wanted<'a>,
-    /// Which count.
+    /// Which count, in ascending order.
     pub rows: &'a [u32],
     /// By how much.
     pub weights: &'a [f32],
 }
 
 impl Weighted<'_> {
-    /// The loss; its gradient goes to `grad`, which has zeros where a row does not count.
-    pub(super) fn run(&self, logits: Mat<'_>, mut grad: MatMut<'_>) -> f64 {
-        (0..grad.n_rows()).for_each(|i| grad.row_mut(i).fill(0.0));
-        let mut sum = 0.0;
+    /// The loss. Its gradient goes to `grad`, which has zeros where a row does not count, and
+    /// which holds the logits before, where there are none. `row` is room for a row.
+    pub(super) fn run(
+        &self,
+        logits: Option<Mat<'_>>,
+        mut grad: MatMut<'_>,
+        row: &mut Vec<f32>,
+    ) -> f64 {
+        debug_assert!(self.rows.is_sorted_by(|a, b| a < b), "a row is read once, then written");
+        let (mut sum, mut next) = (0.0, 0);
         for i in self.rows.iter().map(|&i| i as usize) {
-            let weight = f64::from(self.weights[i]);
-            let (z, dz) = (logits.row(i), grad.row_mut(i));
-            sum += weight
-                * match self.wanted {
-                    Wanted::Classes(of) => classes(z, of[i] as usize, weight, dz),
-                    Wanted::Binary(of) => binary(z, of.row(i), weight, dz),
-                    Wanted::Numbers(of) => squares(z, of.row(i), weight, dz),
-                };
+            (next..i).for_each(|i| grad.row_mut(i).fill(0.0));
+            next = i + 1;
+            row.clear();
+            row.extend_from_slice(logits.map_or(grad.row_mut(i), |logits| logits.row(i)));
+            sum += self.of_row(i, row, grad.row_mut(i));
         }
+        (next..grad.n_rows()).for_each(|i| grad.row_mut(i).fill(0.0));
         sum
+    }
+
+    /// What a row adds to the loss, and its gradient.
+    fn of_row(&self, i: usize, z: &[f32], dz: &mut [f32]) -> f64 {
+        let weight = f64::from(self.weights[i]);
+        weight
+            * match self.wanted {
+                Wanted::Classes(of) => classes(z, of[i] as usize, weight, dz),
+                Wanted::Binary(of) => binary(z, of.row(i), weight, dz),
+                Wanted::Numbers(of) => squares(z, of.row(i), weight, dz),
+            }
     }
 }
 
@@ -99,7 +114,11 @@ mod tests {
             let loss = Weighted { wanted, rows: &rows, weights: &weights };
             let at = |z: &Dense| {
                 let mut grad: Dense = Dense::zeros(3, 4);
-                let value = loss.run(Mat::from(z), MatMut::from(&mut grad));
+                let (to, mut row) = (MatMut::from(&mut grad), Vec::new());
+                let value = loss.run(Some(Mat::from(z)), to, &mut row);
+                let mut here = z.clone();
+                assert_eq!(loss.run(None, MatMut::from(&mut here), &mut row), value);
+                (0..3).for_each(|i| assert_eq!(here.row(i), grad.row(i)));
                 (value, grad)
             };
             let (_, grad) = at(&z);

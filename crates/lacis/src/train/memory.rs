@@ -80,8 +80,8 @@ pub(super) struct Both {
 }
 
 impl Planning<'_> {
-    /// The fastest plans that stay below the limit of memory, where there is one; else what there is
-    /// is the limit of those that would take more.
+    /// The fastest plans that stay below the limit of memory, where there is one; else what there
+    /// is limits those that would take more.
     ///
     /// # Errors
     /// When none does: it says how much the smallest takes, and what would take less.
