@@ -370,15 +370,20 @@ fn check_gatv2<T: Stored>(a: &Csr, case: Case) {
         let (mut vectors, mut bias) =
             (case.unset(case.heads, case.channels), case.unset(nnz, case.heads));
         let (grad, view) = ((&inputs.grad).into(), transpose.view());
-        let given = Given { transpose: view, y: (&y).into(), bias: None, lse: (&lse).into(), grad };
-        let grads = GatV2Grads {
-            target: (&mut target).into(),
-            source: (&mut source).into(),
-            vectors: (&mut vectors).into(),
-            features: Some((&mut features).into()),
-            bias: Some((&mut bias).into()),
-        };
-        gat.backward(isa, &given, grads, threads).unwrap();
+        // A layer's bias may be in y.
+        let (more, shift) = biased(&y);
+        for (y, added) in [(&y, None), (&more, Some((&shift).into()))] {
+            let lse = (&lse).into();
+            let given = Given { transpose: view, y: y.into(), bias: added, lse, grad };
+            let grads = GatV2Grads {
+                target: (&mut target).into(),
+                source: (&mut source).into(),
+                vectors: (&mut vectors).into(),
+                features: Some((&mut features).into()),
+                bias: Some((&mut bias).into()),
+            };
+            gat.backward(isa, &given, grads, threads).unwrap();
+        }
         let mut found = Found::new();
         [&y, &target, &source].into_iter().for_each(|x| found.push(x));
         found.push(&vectors);

@@ -140,6 +140,68 @@ def test_gradients_of_many_at_a_time(make):
         assert found is None or torch.allclose(found, right, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("bias", [0.0, 0.3, 1e4])
+@pytest.mark.parametrize("make", [conv.GATConv, conv.GATv2Conv])
+def test_biases_within_results_of_any_size(make, bias, monkeypatch):
+    """Large results hold their layer's bias, and backward passes take it off again; not where too
+    little would be left of what it was added to."""
+    layer, many = make(K, 3, heads=2), torch.randn(3, N, 6)
+    with torch.no_grad():
+        layer.bias[1:] = 0.3
+        layer.bias[0] = bias
+    tensors = list(layer.parameters())
+
+    def run():
+        x = features().requires_grad_()
+        y = layer(x, edges())
+        y.tanh().sum().backward(retain_graph=True)
+        first = [x.grad, *(one.grad.clone() for one in tensors)]
+        layer.zero_grad()
+        together = torch.autograd.grad(y, [x, *tensors], many, is_grads_batched=True,
+                                       retain_graph=True, allow_unused=True)
+        y.mul_(2)
+        return [y.detach(), *first, *together, *torch.autograd.grad(y.square().sum(), tensors)]
+
+    expected = run()
+    layer.zero_grad()
+    monkeypatch.setattr("lacis._torch._LARGE_BYTES", 1)
+    lacis.patch()
+    for found, right in zip(run(), expected):
+        assert torch.allclose(found, right, rtol=1e-3, atol=1e-3 * max(1, float(right.abs().max())))
+
+
+@pytest.mark.parametrize("make", [lambda: conv.GCNConv(K, 5), lambda: conv.GATConv(K, 5)])
+def test_a_gradient_of_many_gradients_is_right_or_refused(make):
+    layer = make()
+
+    def run():
+        x = features().requires_grad_()
+        found = torch.autograd.functional.jacobian(
+            lambda x: layer(x, edges()).tanh().sum(0), x, create_graph=True, vectorize=True)
+        return torch.autograd.grad(found.square().sum(), x)[0]
+
+    expected = run()
+    lacis.patch()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            found = run()
+        except RuntimeError as error:
+            assert "differentiated again" in str(error)
+        else:
+            assert torch.allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_many_gradients_take_one_pass_each(monkeypatch):
+    layer, many, passes = conv.GATConv(K, 5), torch.randn(3, N, 5), []
+    lacis.patch()
+    kernel = lacis._lacis.gat_backward
+    monkeypatch.setattr("lacis._lacis.gat_backward", lambda *given: passes.append(kernel(*given)))
+    x = features().requires_grad_()
+    torch.autograd.grad(layer(x, edges()), [x, *layer.parameters()], many, is_grads_batched=True)
+    assert len(passes) == 3
+
+
 def test_a_second_gradient_of_some_tensors_is_refused_too():
     """Not zero, as with torch's `once_differentiable`, where unused tensors are allowed."""
     lacis.patch()

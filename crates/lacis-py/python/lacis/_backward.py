@@ -1,6 +1,7 @@
 """What backward passes meet besides one gradient: many at a time, a second derivative, and results
 that the program has changed since."""
 
+import contextlib
 import functools
 import itertools
 
@@ -21,7 +22,26 @@ def is_batched(grad):
     return _is_legacy(grad) or _is_batch(grad)
 
 
-_library.impl("one_gradient", lambda grad, call, which: _calls[call](grad)[which], "CPU")
+_library.impl("one_gradient", lambda grad, call, which: _calls[call].gradient(grad, which), "CPU")
+# What a second derivative needs is put on record while a gradient is computed.
+_library.impl("one_gradient", torch.library.fallthrough_kernel, "Autograd")
+
+
+class _Passes:
+    """Backward passes of one call. torch's loop over a batch asks for all first gradients, then for
+    all second ones, in the same order: a pass is made once, and what it found is given out."""
+
+    def __init__(self, backward, ctx):
+        self._backward, self._ctx = backward, ctx
+        self._found, self._next = [], {}
+
+    def gradient(self, grad, which):
+        at = self._next.get(which, 0)
+        self._next[which] = at + 1
+        if at == len(self._found):
+            self._found.append(list(self._backward(self._ctx, grad)))
+        found, self._found[at][which] = self._found[at][which], None
+        return found
 
 
 def each_alone(backward):
@@ -31,15 +51,18 @@ def each_alone(backward):
     @functools.wraps(backward)
     def wrapped(ctx, grad):
         try:
-            return backward(ctx, grad)
+            grad.data_ptr()
         except RuntimeError:
             if not is_batched(grad):
                 raise
-        call = next(_numbers)
-        _calls[call] = lambda one: backward(ctx, one)
+        else:
+            return backward(ctx, grad)
+        call, result = next(_numbers), getattr(ctx, "result", None)
+        _calls[call] = _Passes(backward, ctx)
         try:
-            return tuple(torch.ops.lacis.one_gradient(grad, call, which) if needed else None
-                         for which, needed in enumerate(ctx.needs_input_grad))
+            with result.held() if result is not None else contextlib.nullcontext():
+                return tuple(torch.ops.lacis.one_gradient(grad, call, which) if needed else None
+                             for which, needed in enumerate(ctx.needs_input_grad))
         finally:
             del _calls[call]
 
@@ -64,8 +87,8 @@ class _Final(torch.autograd.Function):
 def first_order(backward):
     """A backward pass whose gradients have none of their own: asking for these raises. torch's
     `once_differentiable` gives zeros where the second gradient is asked for of some tensors only.
-    What gradients follow from are the tensors that `forward` was given, saved as they came, or
-    named by `ctx.sources` where none is saved: a copy in another layout is a stranger to autograd."""
+    What gradients follow from are the tensors that `forward` was given, saved as they came: a copy
+    in another layout is a stranger to autograd."""
 
     @functools.wraps(backward)
     def wrapped(ctx, grad):
@@ -73,7 +96,7 @@ def first_order(backward):
             return backward(ctx, grad)
         with torch.no_grad():
             found = backward(ctx, grad)
-        sources = (grad, *ctx.saved_tensors, *getattr(ctx, "sources", ()))
+        sources = (grad, *ctx.saved_tensors)
         follows_from = [one for one in sources if one is not None and one.requires_grad]
         if not follows_from:
             return found
@@ -90,6 +113,7 @@ class Result:
     def __init__(self, y):
         self._y = y.detach()
         self._version = None if y.is_inference() else y._version
+        self._is_held = False
 
     def get(self, again):
         """The tensor as it was, or what `again()` makes of it."""
@@ -97,13 +121,18 @@ class Result:
         return again() if y is None or y._version != self._version else y
 
     def take(self, again):
-        """The same; it is not kept any longer."""
+        """The same; it is not kept any longer, unless it is held."""
         y = self.get(again)
-        self._y = None
+        if not self._is_held:
+            self._y = None
         return y
 
+    @contextlib.contextmanager
+    def held(self):
+        """While many passes take it, one after another."""
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held, self._y = False, None
 
-def changed():
-    """Where what it would be computed from was changed, too."""
-    raise RuntimeError("lacis: what this gradient follows from was changed in place; a copy that is "
-                       "changed instead (`x = x + 1` for `x += 1`) would be right")

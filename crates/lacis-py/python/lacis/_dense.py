@@ -54,6 +54,12 @@ def fits(x, *linears):
         and not any_global_hook() and all(_is_free(linear, x) for linear in linears)
 
 
+def any_hook(module):
+    """Whether a hook is called by this module."""
+    return module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or \
+        module._backward_pre_hooks
+
+
 def any_global_hook():
     """Whether a hook is called by every module."""
     return _modules._global_forward_hooks or _modules._global_forward_pre_hooks or \

@@ -278,8 +278,11 @@ def _acts_on(layer):
 
 
 def _is_simple(aggregation):
+    from ._dense import any_global_hook, any_hook
+
     return type(aggregation).__name__ in ("SumAggregation", "MeanAggregation") and \
-        type(aggregation).__module__ == "torch_geometric.nn.aggr.basic"
+        type(aggregation).__module__ == "torch_geometric.nn.aggr.basic" and \
+        not any_hook(aggregation) and not any_global_hook()
 
 
 def layer_forward(cls, fused, methods):

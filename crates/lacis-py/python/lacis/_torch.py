@@ -3,7 +3,7 @@
 import torch
 
 from . import _lacis
-from ._backward import Result, changed, each_alone, first_order
+from ._backward import Result, each_alone, first_order
 from ._crew import ATTENTION, SPARSE, crew, threads
 
 # What a kernel calls a dtype, and in what it adds.
@@ -279,9 +279,9 @@ class _Extreme(torch.autograd.Function):
         return dx, None, None, None, None
 
 
-# A bias this many times as large as what it is added to costs that four of its bits.
+# A bias this many times as large as what its column holds costs that four of its bits.
 _STEADY = 16
-# Rows that show how large the numbers of a matrix are.
+# Rows, from all over a matrix, that show how large the numbers of a column are.
 _SHOWN = 256
 
 
@@ -297,6 +297,10 @@ class _BeforeBias:
             y.add_(shift)
         self._result = Result(y)
 
+    def held(self):
+        """As a result's."""
+        return self._result.held()
+
     def take(self, again):
         """The result and what was added to its rows, or what `again()` makes of it and nothing; it
         is not kept any longer."""
@@ -306,9 +310,9 @@ class _BeforeBias:
         return y, shift if shift is None else as_rows(shift.view(1, -1).to(SUMS[y.dtype]))
 
     def _is_steady(self, y):
-        """Whether the sum still has enough bits of what there was before."""
-        shown = y[:_SHOWN] - self._shift
-        return self._shift.abs().amax() <= _STEADY * shown.abs().amax()
+        """Whether the sums still have enough bits of what there was before, in every column."""
+        shown = y[::max(1, len(y) // _SHOWN)] - self._shift
+        return bool((self._shift.abs() <= _STEADY * shown.abs().amax(0)).all())
 
 
 def _with_bias(ctx, y, shift):
@@ -549,14 +553,15 @@ class _Softmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, segments):
         y = softmax_rows(as_rows(x), segments)
-        ctx.segments, ctx.input, ctx.result = segments, Result(x), Result(y)
-        ctx.sources = (x,)
+        ctx.segments, ctx.result = segments, Result(y)
+        # Read only where the result was changed: the input may be changed, as it may with torch's.
+        ctx.save_for_backward(x)
         return y
 
     @staticmethod
     @first_order
     def backward(ctx, grad):
-        y = ctx.result.take(lambda: softmax_rows(as_rows(ctx.input.get(changed)), ctx.segments))
+        y = ctx.result.take(lambda: softmax_rows(as_rows(ctx.saved_tensors[0]), ctx.segments))
         grad = as_rows(grad)
         dx = empty(*y.shape, y.dtype)
         _lacis.segment_softmax_backward(ctx.segments, NUMBERS[y.dtype],

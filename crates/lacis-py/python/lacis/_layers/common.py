@@ -5,7 +5,7 @@ from torch import Tensor
 
 from .. import _torch as ops
 from .._cache import derived
-from .._dense import any_global_hook
+from .._dense import any_global_hook, any_hook
 from .._inputs import (check_edges, check_features, declared_size, edge_adjacency, is_plain,
                       is_sparse_tensor, mean_matrix, normalised, plain_edges, plain_matrix,
                       require, sparse_input, valued_matrix)
@@ -22,8 +22,7 @@ def aggregation(layer):
     kind = type(module)
     require(kind.__module__ == "torch_geometric.nn.aggr.basic" and kind.__name__ in _AGGREGATIONS,
             f"aggregation {layer.aggr!r}")
-    require(not (module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
-                 or module._backward_pre_hooks), "a hook on the aggregation")
+    require(not any_hook(module), "a hook on the aggregation")
     require(not any_global_hook(), "a hook on all modules")
     reduce = _AGGREGATIONS[kind.__name__]
     names = {"sum": ("sum", "add")}.get(reduce, (reduce,))
