@@ -11,7 +11,9 @@ validation nodes, of the first seed. It is written after every seed; the same co
 the seeds that it does not have.
 
 A policy may name what it is to do without, after the paper's ablations: `rsc+uniform` gives all layers the same
-budget, `rsc+resampled` chooses pairs anew in every epoch, `rsc+unswitched` is not exact at the end; so for `adaptive`.
+budget, `rsc+resampled` chooses pairs anew in every epoch, `rsc+unswitched` is not exact at the end, `rsc+unbound` never falls
+back to exact products, as published; so for `adaptive`. With hubs and without is a matter of --data: `sbm:…,skew=4` has large
+ones, `skew=1` none. GCNII is the model `gcn2`; batches of GraphSAINT are `--more="--sample saint:2 --batch-size 2000"`.
 
 With --jobs N so many runs go on at a time, with --untimed one beside other work: their accuracies count, their times do
 not, and the record keeps none.
@@ -30,6 +32,7 @@ VARIANTS = {
     "uniform": ["--approx-allocation", "uniform"],
     "resampled": ["--approx-interval", "1"],
     "unswitched": ["--approx-switch", "1"],
+    "unbound": ["--approx-bound", "inf"],
 }
 
 
@@ -64,6 +67,7 @@ def run(args, model, policy, budget, seed):
         "kept": [layer["kept"] for layer in approx.get("layers", [])],
         "error": [layer["error"] for layer in approx.get("layers", [])],
         "fallbacks": [layer["fallbacks"] for layer in approx.get("layers", [])],
+        "exact_epochs": [layer["exact_epochs"] for layer in approx.get("layers", [])],
     }
 
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Does Lacis learn as PyTorch Geometric does?
 
-For each model: the same first weights, no dropout, the same optimizer; the losses of some epochs
-are compared, and weights go through `model.safetensors` both ways.
+For each model, and for options of models (`gat:out-heads`): the same first weights, no dropout, the
+same optimizer; the losses of some epochs are compared, and weights go through `model.safetensors`
+both ways.
 
     python3 benchmarks/parity.py LACIS DATA [MODEL...]
 
@@ -21,6 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch_geometric.nn import (APPNP, ChebConv, GATConv, GATv2Conv, GCN2Conv, GCNConv, GINConv,
                                 ResGatedGraphConv, SAGEConv, SGConv, TAGConv)
+from torch_geometric.nn.models import GAT, GCN, GIN
 
 EPOCHS, RATE, HIDDEN, HEADS = 20, 0.01, 16, 4
 
@@ -67,16 +69,20 @@ class Linears(torch.nn.Module):
 class Predictor(Linears):
     """APPNP: linear layers, then propagation."""
 
+    def __init__(self, sizes, alpha=0.1):
+        super().__init__(sizes)
+        self.alpha = alpha
+
     def forward(self, x, edge_index):
-        return APPNP(10, 0.1)(super().forward(x), edge_index)
+        return APPNP(10, self.alpha)(super().forward(x), edge_index)
 
 
 class Deep(Linears):
     """GCNII between two linear layers."""
 
-    def __init__(self, a, b, layers):
+    def __init__(self, a, b, layers, alpha=0.1, theta=0.5, **options):
         super().__init__([a, HIDDEN, b])
-        convs = [GCN2Conv(HIDDEN, 0.1, 0.5, layer + 1) for layer in range(layers)]
+        convs = [GCN2Conv(HIDDEN, alpha, theta, layer + 1, **options) for layer in range(layers)]
         self.convs = torch.nn.ModuleList(convs)
 
     def forward(self, x, edge_index):
@@ -106,10 +112,36 @@ def models(a, b):
     }
 
 
+def options(a, b):
+    """Networks with other options than usual, and the flags that ask for them."""
+    h, basic = HIDDEN, dict(act="elu", heads=HEADS)
+    one = GAT(a, h, 2, b, **basic)
+    one.convs[-1] = GATConv(h, b, heads=1)
+    slope = lambda i, o, n: GATConv(i, o, heads=n, negative_slope=0.05)
+    return {
+        "gat:models": (one, []),
+        "gat:out-heads": (GAT(a, h, 2, b, **basic), ["--out-heads", HEADS]),
+        "gatv2:out-heads": (GAT(a, h, 2, b, v2=True, **basic), ["--out-heads", HEADS]),
+        "gat:slope": (Stack([slope(a, h // HEADS, HEADS), slope(h, b, 1)], F.elu),
+                      ["--negative-slope", 0.05]),
+        "gcn:no-normalize": (Stack([GCNConv(i, o, normalize=False) for i, o in ((a, h), (h, b))],
+                                   F.relu), ["--no-normalize"]),
+        "gcn:jumping": (GCN(a, h, 3, b, jk="cat"), ["--layers", 3, "--jumping"]),
+        "gcn:jumping-max": (GCN(a, h, 3, b, jk="max"), ["--layers", 3, "--jumping=max"]),
+        "gcn:layer-norm": (GCN(a, h, 2, b, norm="layer_norm", norm_kwargs={"mode": "node"}),
+                           ["--norm", "layer"]),
+        "gin:mlp-layers": (GIN(a, h, 2, b, norm=None), ["--mlp-layers", 2]),
+        "appnp:alpha": (Predictor([a, h, b], 0.3), ["--teleport", 0.3]),
+        "gcn2:alpha-theta": (Deep(a, b, 2, 0.3, 1.5), ["--teleport", 0.3, "--theta", 1.5]),
+        "gcn2:weights": (Deep(a, b, 2, shared_weights=False), ["--no-shared-weights"]),
+    }
+
+
 def run_lacis(lacis, data, model, folder, epochs):
-    command = [lacis, "train", data, "--model", model, "--hidden", HIDDEN, "--heads", HEADS,
+    name, flags = model
+    command = [lacis, "train", data, "--model", name, "--hidden", HIDDEN, "--heads", HEADS,
                "--dropout", 0, "--weight-decay", 0, "--lr", RATE, "--epochs", epochs,
-               "--eval-every", 0, "--json", "--out", folder]
+               "--eval-every", 0, "--json", "--out", folder, *flags]
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))}\n{done.stderr}")
@@ -118,10 +150,11 @@ def run_lacis(lacis, data, model, folder, epochs):
 
 
 def compare(lacis, data, name, net, graph):
-    x, y, edge_index, train = graph
+    (net, flags), (x, y, edge_index, train) = net, graph
+    model = name.split(":")[0], flags
     with tempfile.TemporaryDirectory() as folder:
-        run_lacis(lacis, data, name, f"{folder}/first", 0)
-        ours = run_lacis(lacis, data, name, f"{folder}/run", EPOCHS)
+        run_lacis(lacis, data, model, f"{folder}/first", 0)
+        ours = run_lacis(lacis, data, model, f"{folder}/run", EPOCHS)
         first = read_safetensors(f"{folder}/first/model.safetensors")
         last = read_safetensors(f"{folder}/run/model.safetensors")
     state = net.state_dict()
@@ -138,7 +171,7 @@ def compare(lacis, data, name, net, graph):
     state = net.state_dict()
     weights = max((last[k].reshape(v.shape) - v).abs().max().item() for k, v in state.items())
     good = off < 1e-4
-    print(f"{name:6} loss {ours[0]:.5f} -> {ours[-1]:.5f} (PyG {theirs[-1]:.5f}), losses differ by "
+    print(f"{name:16} loss {ours[0]:.5f} -> {ours[-1]:.5f} (PyG {theirs[-1]:.5f}), losses differ by "
           f"{off:.1e}, weights by {weights:.1e}  {'ok' if good else 'DIFFERENT'}", flush=True)
     return good
 
@@ -155,7 +188,8 @@ def main():
         raw.parent.rename(pathlib.Path(root) / name)
         set_ = Planetoid(root, name)[0]
     graph = (set_.x, set_.y, set_.edge_index, set_.train_mask)
-    nets = models(set_.x.shape[1], int(set_.y.max()) + 1)
+    sizes = set_.x.shape[1], int(set_.y.max()) + 1
+    nets = {name: (net, []) for name, net in models(*sizes).items()} | options(*sizes)
     wanted = sys.argv[3:] or list(nets)
     torch.set_num_threads(2)
     results = [compare(lacis, data, name, nets[name], graph) for name in wanted]

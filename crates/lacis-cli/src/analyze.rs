@@ -55,9 +55,10 @@ pub fn run(args: &Analyze, global: &Global, out: &Out, stop: &Stop) -> Outcome {
         grouped(dataset.graph().n_nodes()),
         grouped(dataset.graph().n_edges()),
         args.net.model,
-        found.class[0],
-        found.class[1],
+        class(&found),
+        found.family.name,
     ))?;
+    describe_forms(out, &found)?;
     describe_layers(out, &found)?;
     describe_schemes(out, &found)?;
     describe_kinds(out, &found)?;
@@ -65,11 +66,37 @@ pub fn run(args: &Analyze, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     if let Some(schedule) = &found.schedule {
         draw(out, schedule)?;
     }
+    for reason in &found.left_out {
+        out.line(format_args!("left out: {reason}"))?;
+    }
     out.line(format_args!("\nAdvice: {}", found.advice))
 }
 
+fn class(found: &Analysis) -> &'static str {
+    found.class.map_or("no edges", |class| class.name)
+}
+
+/// What such networks compute, node by node and as matrices, and how that grows.
+fn describe_forms(out: &Out, found: &Analysis) -> Outcome {
+    if let Some(class) = found.class {
+        out.line(format_args!(
+            "local form   {}: {}, {}; {} if done anew for every edge",
+            class.local, class.work, class.depth, class.work_per_edge
+        ))?;
+        let [work, depth] = found.family.iterated;
+        let other = found
+            .family
+            .otherwise
+            .map_or(String::new(), |[way, work, depth]| format!("; with {way} {work}, {depth}"));
+        out.line(format_args!("global form  {}: {work}, {depth}{other}", found.family.global))?;
+    }
+    Ok(())
+}
+
 fn wires(asked: &Workers) -> Result<Wires, Failure> {
-    for (name, seconds) in [("alpha", asked.alpha), ("beta", asked.beta)] {
+    let Workers { alpha, beta, .. } = *asked;
+    let given = [("alpha", alpha), ("beta", beta)];
+    for (name, seconds) in given {
         if !seconds.is_finite() || seconds < 0.0 {
             let problem = format!("{seconds} is no number of seconds from 0 on");
             return Err(Error::argument(format!("--{name}"), problem).into());
@@ -77,8 +104,8 @@ fn wires(asked: &Workers) -> Result<Wires, Failure> {
     }
     Ok(Wires {
         workers: asked.workers as usize,
-        alpha: asked.alpha,
-        beta: asked.beta,
+        alpha,
+        beta,
         staleness: asked.staleness.into(),
         blocks: asked.blocks.into(),
     })
@@ -122,6 +149,9 @@ fn describe_layers(out: &Out, found: &Analysis) -> Outcome {
         }
     }
     describe_tally(out, ("all", "epoch"), &found.epoch, "")?;
+    let symbols = found.symbols();
+    let named: Vec<String> = symbols.iter().map(|(s, means)| format!("{s} {means}")).collect();
+    out.line(format_args!("({})", named.join(", ")))?;
     out.line(format_args!(
         "one worker: {:.3} ms an epoch, predicted; depth alone would allow {} workers",
         found.seconds * 1e3,
@@ -143,12 +173,12 @@ fn describe_tally(out: &Out, (layer, pass): (&str, &str), tally: &Tally, order: 
 
 fn describe_schemes(out: &Out, found: &Analysis) -> Outcome {
     out.line(format_args!(
-        "\n{:<33}{:>10}{:>12}  order of work; of memory",
+        "\n{:<38}{:>10}{:>12}  order of work; of memory",
         "an epoch of", "work", "memory"
     ))?;
     for scheme in &found.schemes {
         out.line(format_args!(
-            "{:<33}{:>10}{:>12}  {}; {}",
+            "{:<38}{:>10}{:>12}  {}; {}",
             scheme.name,
             large(scheme.work),
             bytes(scheme.memory_bytes as usize),
@@ -230,8 +260,17 @@ fn as_json(found: &Analysis, plan: &str) -> Value {
     });
     json!({
         "plan": plan,
-        "class": found.class[0],
-        "family": found.class[1],
+        "class": class(found),
+        "family": found.family.name,
+        "local_form": found.class.map(|class| json!({
+            "formula": class.local, "work_order": class.work, "depth_order": class.depth,
+            "work_order_per_edge": class.work_per_edge,
+        })),
+        "global_form": {
+            "formula": found.family.global, "work_order": found.family.iterated[0],
+            "depth_order": found.family.iterated[1], "otherwise": found.family.otherwise,
+        },
+        "symbols": found.symbols().into_iter().collect::<std::collections::BTreeMap<_, _>>(),
         "layers": found.layers.iter().map(layer_json).collect::<Vec<_>>(),
         "total": tally_json(&found.epoch),
         "predicted_epoch_ms": found.seconds * 1e3,
@@ -240,6 +279,7 @@ fn as_json(found: &Analysis, plan: &str) -> Value {
         "curves": found.curves.iter().map(curve).collect::<Vec<_>>(),
         "schedule": found.schedule.as_ref().map(schedule_json),
         "advice": found.advice,
+        "left_out": found.left_out,
     })
 }
 

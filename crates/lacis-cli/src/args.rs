@@ -42,6 +42,10 @@ pub struct Global {
     #[arg(long, global = true, value_name = "FILE")]
     #[serde(skip)]
     pub html: Option<PathBuf>,
+    /// Replace the page that --html names
+    #[arg(long, global = true, requires = "html")]
+    #[serde(skip)]
+    pub overwrite_html: bool,
     /// Print JSON lines for programs instead of text for people
     #[arg(long, global = true)]
     pub json: bool,
@@ -184,7 +188,21 @@ pub struct Source {
     pub given: Option<lacis::Dataset>,
 }
 
+/// How the data of a run are called that only a program had: no path, set or generator.
+const GIVEN: &str = " (given by a program)";
+
 impl Source {
+    /// Takes data that a program holds; a run on them remembers that no name leads to them.
+    pub fn give(&mut self, set: lacis::Dataset) {
+        self.data = format!("{}{GIVEN}", set.name());
+        self.given = Some(set);
+    }
+
+    /// Whether only the program that began a run had its data.
+    pub fn was_given(&self) -> bool {
+        self.data.ends_with(GIVEN)
+    }
+
     /// What a name, a path or a generator stands for, changed.
     pub fn named(data: &str, changes: &Changes) -> Self {
         Source { data: data.to_owned(), format: None, changes: changes.clone(), given: None }

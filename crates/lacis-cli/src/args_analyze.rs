@@ -10,7 +10,8 @@ use crate::defaults::Typed;
 pub const ANALYZE_HELP: &str = "\
 Work, depth and bytes of every layer and pass from the plan's own formula, with symbols and in
 numbers; then every kind of parallelism for --workers: what crosses the wires on this graph's real
-cuts, who waits, how long an epoch takes if a message takes alpha + beta·bytes seconds.
+cuts, who waits, how long an epoch takes if a message takes --alpha seconds, and --beta for each of
+its bytes.
 
 Try:  lacis analyze --model gat --workers 16
       lacis analyze rmat:n=100k,e=2M --features 64 --classes 10 --workers 64 --alpha 2e-6
@@ -42,11 +43,11 @@ pub struct Workers {
     #[arg(long, value_name = "P", default_value_t = 8)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub workers: u32,
-    /// Seconds that any message takes
+    /// Seconds that any message takes, however short
     #[arg(long, value_name = "S", default_value_t = 5e-6, allow_negative_numbers = true)]
     pub alpha: f64,
-    /// Seconds that each byte takes: 8e-11 is 100 Gbit/s
-    #[arg(long, value_name = "S_PER_BYTE", default_value_t = 8e-11, allow_negative_numbers = true)]
+    /// Seconds that each of its bytes takes: 8e-11 is 100 Gbit/s
+    #[arg(long, value_name = "S", default_value_t = 8e-11, allow_negative_numbers = true)]
     pub beta: f64,
     /// Iterations that values in a pipeline may be old
     #[arg(long, value_name = "N", default_value_t = 0)]

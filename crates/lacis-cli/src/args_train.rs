@@ -45,9 +45,15 @@ pub struct Net {
     /// Layers; for sgc, hops
     #[arg(long, alias = "num-layers", value_name = "N", default_value_t = 2)]
     pub layers: usize,
-    /// Heads of attention, in all layers but the last, which has one
+    /// Heads of attention, in all layers but the last
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub heads: usize,
+    /// gat, gatv2: heads of the last layer, whose mean is the result
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub out_heads: usize,
+    /// gat, gatv2: the slope below 0 of what scores go through
+    #[arg(long, value_name = "F", default_value_t = 0.2, allow_negative_numbers = true)]
+    pub negative_slope: f64,
     /// Probability that a hidden element (with attention, a coefficient too) is dropped
     #[arg(long, value_name = "P", default_value_t = 0.5)]
     pub dropout: f64,
@@ -80,22 +86,36 @@ pub struct Net {
     /// sage: divide each row of a layer's result by its length
     #[arg(long)]
     pub normalize: bool,
+    /// gcn: no loops and no degrees, edges count by their weights alone
+    #[arg(long)]
+    pub no_normalize: bool,
+    /// appnp, gcn2: their α, the share of what propagation began with in each hop or layer
+    #[arg(long, value_name = "F", default_value_t = 0.1, allow_negative_numbers = true)]
+    pub teleport: f64,
+    /// gcn2: its θ; weights lose influence with depth, slower where it is greater
+    #[arg(long, value_name = "F", default_value_t = 0.5, allow_negative_numbers = true)]
+    pub theta: f64,
+    /// gcn2: weights of their own for the first features in each layer
+    #[arg(long)]
+    pub no_shared_weights: bool,
     /// Add a layer's input to its output where both are equally wide
     #[arg(long)]
     pub residual: bool,
-    /// Put the results of all layers together before the last linear layer
-    #[arg(long)]
-    pub jumping: bool,
+    /// Put the results of all layers together before a last linear layer: beside each other (cat,
+    /// also where nothing is said), or the greatest of each element (max)
+    #[arg(long, value_name = "cat|max", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "cat", value_parser = ["cat", "max"])]
+    pub jumping: Option<String>,
     /// How the nodes of a graph become one row, where graphs are classified
     #[arg(long, value_name = "sum|mean|max", default_value = "sum")]
     #[arg(value_parser = ["sum", "mean", "max"])]
     pub readout: String,
-    /// Hops of a layer of tagcn and cheb, or of appnp [default: 3, 3, 10]
+    /// Hops of a layer of tagcn and cheb, of appnp or sgc [default: 3, 3, 10, --layers]
     #[arg(long, value_name = "N")]
     pub hops: Option<usize>,
-    /// With --task link: how two nodes' rows become a score
-    #[arg(long, value_name = "dot|mlp", default_value = "dot", value_parser = ["dot", "mlp"])]
-    pub decoder: String,
+    /// With --task link: how two nodes' rows become a score [default: dot]
+    #[arg(long, value_name = "dot|mlp", value_parser = ["dot", "mlp"])]
+    pub decoder: Option<String>,
     /// With --task link: columns of a node's row [default: half of --hidden]
     #[arg(long, value_name = "N")]
     pub embedding: Option<usize>,
@@ -130,12 +150,16 @@ pub struct Approximation {
     #[arg(long, value_name = "off|rsc|adaptive", default_value = "off")]
     #[arg(value_parser = ["off", "rsc", "adaptive"])]
     pub approx: String,
-    /// The share of the backward products' work that is done
+    /// The share of the backward products' work that is done; with --approx-error, at first
     #[arg(long, value_name = "C", default_value_t = 0.1, allow_negative_numbers = true)]
     pub approx_budget: f64,
     /// The relative error of each product instead; the budget follows
     #[arg(long, value_name = "E", allow_negative_numbers = true)]
     pub approx_error: Option<f64>,
+    /// The relative error from which on a layer is computed exactly: rsc's is 0.5 and adaptive's 1,
+    /// or 1.5 times --approx-error
+    #[arg(long, value_name = "B", allow_negative_numbers = true)]
+    pub approx_bound: Option<f64>,
     /// The share of epochs after which everything is exact
     #[arg(long, value_name = "S", default_value_t = 0.8, allow_negative_numbers = true)]
     pub approx_switch: f64,
@@ -188,7 +212,7 @@ pub struct Learning {
     /// Momentum of sgd
     #[arg(long, value_name = "F", default_value_t = 0.0, allow_negative_numbers = true)]
     pub momentum: f64,
-    /// Stop when validation has not improved for so many epochs
+    /// Stop when validation has not improved for so many epochs, looked at every --eval-every
     #[arg(long, value_name = "N")]
     pub patience: Option<usize>,
     /// Who trains and who judges; `all` trains on every labelled node, `random:0.1` on a tenth of
@@ -197,7 +221,7 @@ pub struct Learning {
     #[arg(long, value_name = "canonical|random|random:SHARE|planetoid|all|FILE")]
     pub split: Option<String>,
     /// Cut the items into so many folds, train once with each as the judge
-    #[arg(long, value_name = "N", conflicts_with = "split")]
+    #[arg(long, value_name = "N", conflicts_with = "split", value_parser = three_or_more)]
     pub folds: Option<usize>,
     /// Only this one of the folds, from 1
     #[arg(long, value_name = "I", requires = "folds")]
@@ -276,6 +300,10 @@ pub struct Train {
     #[arg(long, value_name = "FILE")]
     #[serde(serialize_with = "as_optional_text")]
     pub save_plan: Option<PathBuf>,
+    /// Replace the file that --save-plan names
+    #[arg(long, requires = "save_plan")]
+    #[serde(skip)]
+    pub overwrite: bool,
     #[arg(skip)]
     #[serde(skip)]
     pub typed: Typed,
@@ -314,9 +342,12 @@ pub struct Eval {
     pub run: PathBuf,
     /// Other data than the run's own
     pub data: Option<String>,
-    /// Another metric than the labels' usual one
+    /// Another metric than the run's
     #[arg(long, value_name = "NAME")]
     pub metric: Option<String>,
+    /// What the run has to predict, or it is an error
+    #[arg(long, value_name = "node|link|graph", value_parser = ["node", "link", "graph"])]
+    pub task: Option<String>,
     /// Another graph whose nodes validate [default: the run's]
     #[arg(long, value_name = "DATA")]
     pub val_data: Option<String>,
@@ -357,6 +388,14 @@ pub struct Predict {
     /// Replace what is there
     #[arg(long)]
     pub overwrite: bool,
+}
+
+/// A whole number from 3 on: one fold tests, one validates, and some train.
+fn three_or_more(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if number > 2 => Ok(number),
+        _ => Err("a whole number from 3 on would be right".to_owned()),
+    }
 }
 
 /// A whole number from 1 on.

@@ -41,7 +41,7 @@ pub fn run(verb: &BenchVerb, global: &Global, out: &Out, stop: &Stop) -> Outcome
         BenchVerb::Compare { args } => return crate::compare::run(args, out),
     };
     let desk = Desk::new(global, out, stop)?;
-    out.start("bench ops", &json!({ "op": names, "args": args }))?;
+    start(out, &json!({ "op": names, "args": args }))?;
     let ops = operations(&names)?;
     let existing = if args.overwrite { Existing::Replace } else { Existing::Keep };
     let record = args.output.as_deref().map(|path| Staged::new(path, existing)).transpose()?;
@@ -59,17 +59,39 @@ pub fn run(verb: &BenchVerb, global: &Global, out: &Out, stop: &Stop) -> Outcome
     let task = Asked { title: args.graph.clone(), form, n: args.n, blocks: 1, of: None };
     let mut bench = Bench::new((&desk, stop), (graph, task), args, peers);
     bench.head(set.name())?;
+    let mut memory = None;
     for op in ops {
         let profile = profile_for(&[op.id], &path, &desk)?;
+        if memory.is_none() {
+            memory = tell_memory(&profile, &desk)?;
+        }
         let widths = if op.wide { &args.k.0[..] } else { &[0] };
         for &k in widths {
             bench.problem(op, k, &profile)?;
         }
     }
     if let (Some(staged), Some(path)) = (record, args.output.as_deref()) {
-        bench.record(staged, path, global)?;
+        bench.record(staged, (path, memory), global)?;
     }
     Ok(())
+}
+
+/// The first line of results, which says of which machine and kernels they are.
+pub fn start(out: &Out, config: &Value) -> Outcome {
+    let body = json!({ "schema": 1, "version": env!("CARGO_PKG_VERSION"), "command": "bench ops",
+                       "config": config, "cpu": this_machine(), "tables": tables_version() });
+    out.event("start", &body)
+}
+
+/// Says what memory gives with so many threads, where a profile knows: what times are seen against.
+pub fn tell_memory(profile: &Profile, desk: &Desk<'_>) -> Result<Option<Value>, Failure> {
+    let threads = desk.threads.count();
+    let section = profile.sections.iter().find(|section| section.threads == threads);
+    let Some(stream) = section.and_then(|section| section.stream) else { return Ok(None) };
+    let line = json!({ "event": "roof", "threads": threads, "read_gbps": stream.read_gbps,
+                       "write_gbps": stream.write_gbps, "copy_gbps": stream.copy_gbps });
+    desk.out.event("roof", &line)?;
+    Ok(Some(line))
 }
 
 /// Operations by name, or all.
@@ -434,12 +456,17 @@ impl<'a> Bench<'a> {
     }
 
     /// Results with the machine, the versions and everything that was asked for.
-    fn record(&self, staged: Staged, path: &Path, global: &Global) -> Outcome {
+    fn record(
+        &self,
+        staged: Staged,
+        (path, memory): (&Path, Option<Value>),
+        global: &Global,
+    ) -> Outcome {
         let record = json!({
             "schema": 1, "version": env!("CARGO_PKG_VERSION"), "command": "bench ops",
             "machine": Machine::for_record(global)?, "cpu": this_machine(),
             "tables": tables_version(), "peers": self.peers.versions(), "args": self.args,
-            "lines": self.lines,
+            "roof": memory, "lines": self.lines,
         });
         let text = format!("{record:#}\n");
         std::fs::write(staged.path(), text).map_err(|e| Error::io("write", staged.path(), e))?;

@@ -5,7 +5,6 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches};
 use lacis::{Error, Result};
 use serde_json::Value;
@@ -13,6 +12,48 @@ use toml::Table;
 
 use crate::args::{Cli, Verb};
 use crate::args_train::Train;
+use crate::defaults::named;
+use crate::train::run::read_plan;
+
+/// What `--plan` said when a run was begun, whose `plan` is then the one that was chosen.
+const ASKED_PLAN: &str = "asked_plan";
+/// What a run is a part of, where it is one of several.
+const JOB: &str = "job";
+/// Keys of a file that are no flags.
+const NO_FLAGS: [&str; 4] = ["data", "command", ASKED_PLAN, JOB];
+/// Flags with which another training may have the same plan.
+const KEEP_THE_PLAN: [&str; 28] = [
+    "checkpoint_every",
+    "clip",
+    "config",
+    "dry_run",
+    "epochs",
+    "eval_every",
+    "html",
+    "json",
+    "lr",
+    "machine",
+    "metric",
+    "momentum",
+    "no_save",
+    "optimizer",
+    "out",
+    "overwrite",
+    "overwrite_html",
+    "patience",
+    "quiet",
+    "runs",
+    "save_plan",
+    "schedule",
+    "seed",
+    "threads",
+    "time_limit",
+    "trace",
+    "verbose",
+    "weight_decay",
+];
+/// Flags that a run that goes on may have otherwise.
+const MAY_CHANGE: [&str; 2] = ["time_limit", "save_plan"];
 
 /// Flags that a command takes, by the keys of a file.
 fn flags_of(table: &Table, path: &Path) -> Result<Vec<String>> {
@@ -20,7 +61,7 @@ fn flags_of(table: &Table, path: &Path) -> Result<Vec<String>> {
     for (key, value) in table {
         let name = format!("--{}", key.replace('_', "-"));
         match value {
-            _ if key == "data" || key == "command" => {}
+            _ if NO_FLAGS.contains(&key.as_str()) => {}
             toml::Value::Boolean(true) => flags.push(name),
             toml::Value::Boolean(false) => {}
             toml::Value::Array(items) if items.is_empty() => {}
@@ -101,18 +142,14 @@ fn expanded_words(typed: Vec<String>) -> Result<Vec<String>> {
     }
     // What was typed is asked of the parser itself: a word may be a value or the data.
     let matches = Cli::command().ignore_errors(true).try_get_matches_from(&rest).ok();
-    let mut innermost = matches.as_ref();
-    while let Some((_, inner)) = innermost.and_then(|matches| matches.subcommand()) {
-        innermost = Some(inner);
+    let ids = matches.as_ref().map(named).unwrap_or_default();
+    let typed = |key: &str| ids.contains(&key.replace('-', "_"));
+    // A run's own plan is of its own network and data.
+    if let Some(asked) = table.remove(ASKED_PLAN)
+        && !ids.iter().all(|id| KEEP_THE_PLAN.contains(&id.as_str()))
+    {
+        table.insert("plan".to_owned(), asked);
     }
-    let typed = |key: &str| {
-        let id = key.replace('-', "_");
-        let source = innermost.and_then(|of| match of.try_contains_id(&id) {
-            Ok(_) => of.value_source(&id),
-            Err(_) => None,
-        });
-        source == Some(ValueSource::CommandLine)
-    };
     if let (Some(toml::Value::String(data)), false) = (table.get("data"), typed("data")) {
         rest.push(data.clone());
     }
@@ -122,15 +159,32 @@ fn expanded_words(typed: Vec<String>) -> Result<Vec<String>> {
     Ok(rest)
 }
 
-/// A training's arguments as a file that runs it again.
+/// A training's arguments as a file that runs it again; what `--plan` said, and the job that it is
+/// a part of.
 ///
 /// # Errors
 /// When they cannot be written as TOML.
-pub fn to_toml(args: &Train) -> Result<String> {
+pub fn to_toml(args: &Train, asked_plan: &str, job: Option<Table>) -> Result<String> {
     let mut table = Table::new();
     table.insert("command".to_owned(), "train".into());
+    table.insert(ASKED_PLAN.to_owned(), asked_plan.into());
     flatten(&super::train::config(args), &mut table);
+    table.extend(job.map(|job| (JOB.to_owned(), job.into())));
     toml::to_string(&table).map_err(|e| Error::argument("configuration", e.to_string()))
+}
+
+/// What `--plan` said when a run was begun.
+pub fn asked_plan(text: &str) -> Option<String> {
+    let table = text.parse::<Table>().ok()?;
+    table.get(ASKED_PLAN).map(text_of)
+}
+
+/// The job that a run is a part of.
+pub fn job_of(text: &str) -> Option<Table> {
+    match text.parse::<Table>().ok()?.remove(JOB) {
+        Some(toml::Value::Table(job)) => Some(job),
+        _ => None,
+    }
 }
 
 /// All fields in one table, nothing for what is absent.
@@ -179,32 +233,71 @@ pub fn train_from(text: &str, folder: &Path) -> Result<Train> {
     }
 }
 
-/// Whether what was typed beside `--resume` says the same as what was kept.
+/// Whether what was given beside `--resume` says the same as what the run of a folder keeps.
 ///
 /// # Errors
 /// With the name of the flag that differs.
-pub fn same_as_typed(kept: &Train, typed: &[String]) -> Result<()> {
-    let mut own = Table::new();
+pub fn same_as_given((text, folder): (&str, &Path), kept: &Train, given: &Train) -> Result<()> {
+    let [mut own, mut asked] = [Table::new(), Table::new()];
     flatten(&super::train::config(kept), &mut own);
-    let mut typed = typed.iter().skip(1).peekable();
-    while let Some(arg) = typed.next() {
-        let Some(name) = arg.strip_prefix("--") else { continue };
-        let (name, value) = match name.split_once('=') {
-            Some((name, value)) => (name, Some(value.to_owned())),
-            None => (name, typed.peek().map(|value| (*value).clone())),
-        };
-        let key = name.replace('-', "_");
-        let (Some(kept), Some(value)) = (own.get(&key), value) else { continue };
-        let same = match kept {
-            toml::Value::Boolean(on) => *on,
-            toml::Value::Float(number) => value.parse::<f64>().is_ok_and(|v| v == *number),
-            other => text_of(other) == value,
-        };
-        if !same && key != "plan" {
-            let kept = text_of(kept);
-            let problem = format!("the run was begun with {kept}; a resumed run cannot change it");
-            return Err(Error::argument(format!("--{name}"), problem));
+    flatten(&super::train::config(given), &mut asked);
+    if let Some(plan) = asked_plan(text) {
+        own.insert("plan".to_owned(), plan.into());
+    }
+    for id in given.typed.names().filter(|id| !MAY_CHANGE.contains(id)) {
+        // What a run does not keep is nothing that it could change.
+        let Some(now) = asked.get(id) else { continue };
+        let before = own.get(id);
+        let same = before == Some(now)
+            || match id {
+                "data" => kept.source.was_given() || same_place(&kept.source.data, &text_of(now)),
+                "out" => same_place(&folder.to_string_lossy(), &text_of(now)),
+                "plan" => same_plan(folder, &text_of(now)),
+                _ => false,
+            };
+        if !same {
+            let before = match before {
+                None | Some(toml::Value::Boolean(false)) => "without it".to_owned(),
+                Some(toml::Value::Boolean(true)) => "with it".to_owned(),
+                Some(value) => format!("with {}", text_of(value)),
+            };
+            let problem = match id {
+                "out" => "a resumed run stays in its folder".to_owned(),
+                _ => format!("the run was begun {before}; a resumed run cannot change it"),
+            };
+            return Err(Error::argument(spelt(id, given.typed.words()), problem));
         }
     }
     Ok(())
+}
+
+/// Whether two paths lead to the same file or folder.
+fn same_place(a: &str, b: &str) -> bool {
+    let real = |path: &str| std::fs::canonicalize(path).ok();
+    real(a).is_some_and(|a| Some(a) == real(b))
+}
+
+/// Whether a plan's id, or a file that holds one, means the plan of a run.
+fn same_plan(folder: &Path, asked: &str) -> bool {
+    let id = |path: &Path| read_plan(path).ok().map(|plan| plan.id());
+    let own = id(&folder.join("plan.json"));
+    own.is_some_and(|own| own == asked || id(asked.as_ref()).is_some_and(|other| other == own))
+}
+
+/// A flag in the spelling in which it was typed.
+fn spelt(id: &str, words: &[String]) -> String {
+    let command = Cli::command();
+    let train = command.find_subcommand("train");
+    let mut arguments = train.into_iter().flat_map(clap::Command::get_arguments);
+    let Some(argument) = arguments.find(|argument| argument.get_id() == id) else {
+        return id.to_owned();
+    };
+    let Some(long) = argument.get_long() else { return id.to_uppercase() };
+    let also = argument.get_all_aliases().unwrap_or_default();
+    let typed = |name: &&str| {
+        let flag =
+            |word: &String| word.strip_prefix("--").map(|w| w.split('=').next() == Some(name));
+        words.iter().any(|word| flag(word) == Some(true))
+    };
+    format!("--{}", also.into_iter().find(typed).unwrap_or(long))
 }

@@ -38,6 +38,7 @@ pub fn run(args: &TrainContest, global: &Global, out: &Out, stop: &Stop) -> Outc
     if let Some(path) = &args.output {
         let named = ("bench train", &config);
         let (opened, there) = Ledger::open(path, named, args.overwrite, global)?;
+        out.recall(&there);
         (ledger, lines) = (Some(opened), there);
     }
     let mut contest = Contest {

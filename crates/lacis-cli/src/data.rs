@@ -66,6 +66,11 @@ impl<'a> Desk<'a> {
         let begun = Instant::now();
         let set = match &source.given {
             Some(set) => set.clone(),
+            None if source.was_given() => {
+                let problem = "only that program had them, and they may not be what another set \
+                               of that name is: name the DATA here, or, in Python, pass the graph";
+                return Err(Error::argument(format!("data '{}'", source.data), problem).into());
+            }
             None => open_with(&query, &job)?,
         };
         let (format, s) = (&set.origin().format, begun.elapsed().as_secs_f64());

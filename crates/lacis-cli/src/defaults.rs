@@ -37,6 +37,16 @@ impl Typed {
         self.0.get(name) == Some(&Given::Flag)
     }
 
+    /// Whether a flag stands in a configuration file, and not on the command line.
+    pub fn was_read(&self, name: &str) -> bool {
+        self.0.get(name) == Some(&Given::File)
+    }
+
+    /// All that was given, on the command line or by a file.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
     /// What was typed, word for word.
     pub fn words(&self) -> &[String] {
         &self.1
@@ -44,14 +54,16 @@ impl Typed {
 }
 
 /// The names of what stands on a command line.
-fn named(matches: &ArgMatches) -> Vec<String> {
+pub fn named(matches: &ArgMatches) -> Vec<String> {
     let mut innermost = matches;
     while let Some((_, inner)) = innermost.subcommand() {
         innermost = inner;
     }
-    let there =
-        |id: &&clap::Id| innermost.value_source(id.as_str()) == Some(ValueSource::CommandLine);
-    innermost.ids().filter(there).map(|id| id.as_str().to_owned()).collect()
+    // The structs that flags are kept in have names here too; they are no flags.
+    let flag = |id: &str| id.starts_with(char::is_lowercase);
+    let there = |id: &&str| innermost.value_source(id) == Some(ValueSource::CommandLine);
+    let ids = innermost.ids().map(clap::Id::as_str);
+    ids.filter(|id| flag(id)).filter(there).map(str::to_owned).collect()
 }
 
 /// What is usual for some data or some task, and who says so.
@@ -62,12 +74,26 @@ struct Usual {
     models: &'static [&'static str],
     task: &'static str,
     /// Flags and their values.
-    values: &'static [(&'static str, f64)],
+    values: &'static [(&'static str, &'static str)],
     /// Where that comes from.
     from: &'static str,
 }
 
 const PLANETOID: &[&str] = &["cora", "citeseer", "pubmed", "cora-like"];
+/// The sets that "Pitfalls of graph neural network evaluation" brought, as they are fetched and as
+/// its files are called.
+const SHCHUR: &[&str] = &[
+    "amazon-computers",
+    "amazon-photo",
+    "coauthor-cs",
+    "coauthor-physics",
+    "amazon_electronics_computers",
+    "amazon_electronics_photo",
+    "ms_academic_cs",
+    "ms_academic_phy",
+];
+/// Collections of small graphs that torch_geometric's example of GIN is for.
+const MOLECULES: &[&str] = &["mutag", "proteins", "nci1"];
 
 /// The first row that fits a flag decides.
 static USUAL: &[Usual] = &[
@@ -75,28 +101,33 @@ static USUAL: &[Usual] = &[
         sets: &[],
         models: &[],
         task: "link",
-        values: &[("hidden", 128.0), ("dropout", 0.0), ("weight_decay", 0.0)],
+        values: &[("hidden", "128"), ("dropout", "0"), ("weight_decay", "0")],
         from: "usual for links",
     },
     Usual {
         sets: PLANETOID,
         models: &["gat", "gatv2"],
         task: "node",
-        values: &[("hidden", 64.0), ("dropout", 0.6), ("lr", 0.005), ("weight_decay", 5e-4)],
+        values: &[
+            ("hidden", "64"),
+            ("dropout", "0.6"),
+            ("lr", "0.005"),
+            ("weight_decay", "0.0005"),
+        ],
         from: "Veličković et al. 2018",
     },
     Usual {
         sets: PLANETOID,
         models: &["gcn"],
         task: "node",
-        values: &[("hidden", 16.0), ("dropout", 0.5), ("lr", 0.01), ("weight_decay", 5e-4)],
+        values: &[("hidden", "16"), ("dropout", "0.5"), ("lr", "0.01"), ("weight_decay", "0.0005")],
         from: "Kipf and Welling 2017",
     },
     Usual {
         sets: PLANETOID,
         models: &["appnp"],
         task: "node",
-        values: &[("hidden", 64.0), ("dropout", 0.5), ("lr", 0.01), ("weight_decay", 5e-3)],
+        values: &[("hidden", "64"), ("dropout", "0.5"), ("lr", "0.01"), ("weight_decay", "0.005")],
         from: "Gasteiger et al. 2019",
     },
     Usual {
@@ -104,11 +135,11 @@ static USUAL: &[Usual] = &[
         models: &["sage", "gcn"],
         task: "node",
         values: &[
-            ("hidden", 256.0),
-            ("layers", 3.0),
-            ("dropout", 0.5),
-            ("lr", 0.003),
-            ("weight_decay", 0.0),
+            ("hidden", "256"),
+            ("layers", "3"),
+            ("dropout", "0.5"),
+            ("lr", "0.003"),
+            ("weight_decay", "0"),
         ],
         from: "PyG's example",
     },
@@ -116,7 +147,7 @@ static USUAL: &[Usual] = &[
         sets: &["reddit"],
         models: &["sage", "gcn"],
         task: "node",
-        values: &[("hidden", 256.0), ("dropout", 0.5), ("weight_decay", 0.0)],
+        values: &[("hidden", "256"), ("dropout", "0.5"), ("weight_decay", "0")],
         from: "PyG's example",
     },
     Usual {
@@ -124,27 +155,81 @@ static USUAL: &[Usual] = &[
         models: &["gcn", "sage"],
         task: "node",
         values: &[
-            ("hidden", 256.0),
-            ("layers", 3.0),
-            ("dropout", 0.5),
-            ("weight_decay", 0.0),
-            ("epochs", 500.0),
+            ("hidden", "256"),
+            ("layers", "3"),
+            ("dropout", "0.5"),
+            ("weight_decay", "0"),
+            ("epochs", "500"),
         ],
         from: "the examples of OGB",
+    },
+    Usual {
+        sets: SHCHUR,
+        models: &["gcn"],
+        task: "node",
+        values: &[
+            ("hidden", "64"),
+            ("layers", "2"),
+            ("dropout", "0.8"),
+            ("lr", "0.01"),
+            ("weight_decay", "0.001"),
+        ],
+        from: "Shchur et al. 2018",
+    },
+    Usual {
+        sets: SHCHUR,
+        models: &["gat"],
+        task: "node",
+        values: &[("hidden", "64"), ("layers", "2"), ("lr", "0.01"), ("weight_decay", "0.01")],
+        from: "Shchur et al. 2018",
+    },
+    Usual {
+        sets: SHCHUR,
+        models: &["mlp"],
+        task: "node",
+        values: &[
+            ("hidden", "64"),
+            ("layers", "2"),
+            ("dropout", "0.8"),
+            ("lr", "0.005"),
+            ("weight_decay", "0.01"),
+        ],
+        from: "Shchur et al. 2018",
+    },
+    Usual {
+        sets: MOLECULES,
+        models: &["gin"],
+        task: "graph",
+        values: &[
+            ("hidden", "32"),
+            ("layers", "5"),
+            ("mlp_layers", "2"),
+            ("norm", "batch"),
+            ("dropout", "0.5"),
+            ("weight_decay", "0"),
+            ("lr", "0.01"),
+            ("epochs", "100"),
+        ],
+        from: "PyG's example",
     },
 ];
 
 /// The flags that the table can decide, in the order in which they are shown.
-const FLAGS: [&str; 6] = ["hidden", "layers", "dropout", "lr", "weight_decay", "epochs"];
+const FLAGS: [&str; 8] =
+    ["hidden", "layers", "mlp_layers", "norm", "dropout", "lr", "weight_decay", "epochs"];
+/// Those that are of interest only where somebody chose them.
+const CHOSEN: [&str; 2] = ["mlp_layers", "norm"];
 
 /// Fills in what was not given, and says of each flag what it is and where it came from.
 pub fn fill_in(
     (net, learning): (&mut Net, &mut Learning),
     typed: &Typed,
     data: &str,
-) -> Vec<(&'static str, f64, String)> {
+) -> Vec<(&'static str, String, String)> {
     let data = data.to_lowercase();
-    let task = learning.task.as_deref().unwrap_or("node");
+    // A collection's task is to tell its graphs apart.
+    let own = if MOLECULES.contains(&data.as_str()) { "graph" } else { "node" };
+    let task = learning.task.as_deref().unwrap_or(own);
     let fits = |usual: &&Usual| {
         let any = |list: &[&str], name: &str| list.is_empty() || list.contains(&name);
         any(usual.sets, &data) && any(usual.models, &net.model) && usual.task == task
@@ -166,35 +251,43 @@ pub fn fill_in(
                 })
             }
         };
-        shown.push((name, get((net, learning), name), from));
+        if from != "default" || !CHOSEN.contains(&name) {
+            shown.push((name, get((net, learning), name), from));
+        }
     }
     shown
 }
 
-fn set((net, learning): (&mut Net, &mut Learning), name: &str, value: f64) {
+fn set((net, learning): (&mut Net, &mut Learning), name: &str, value: &str) {
+    let whole = || value.parse().expect("the table has whole numbers");
+    let number = || value.parse().expect("the table has numbers");
     match name {
-        "hidden" => net.hidden = Some(value as usize),
-        "layers" => net.layers = value as usize,
-        "dropout" => net.dropout = value,
-        "lr" => learning.lr = value,
-        "weight_decay" => learning.weight_decay = value,
-        _ => learning.epochs = value as usize,
+        "hidden" => net.hidden = Some(whole()),
+        "layers" => net.layers = whole(),
+        "mlp_layers" => net.mlp_layers = whole(),
+        "norm" => net.norm = value.to_owned(),
+        "dropout" => net.dropout = number(),
+        "lr" => learning.lr = number(),
+        "weight_decay" => learning.weight_decay = number(),
+        _ => learning.epochs = whole(),
     }
 }
 
-fn get((net, learning): (&mut Net, &mut Learning), name: &str) -> f64 {
+fn get((net, learning): (&mut Net, &mut Learning), name: &str) -> String {
     match name {
-        "hidden" => *net.hidden.get_or_insert(64) as f64,
-        "layers" => net.layers as f64,
-        "dropout" => net.dropout,
-        "lr" => learning.lr,
-        "weight_decay" => learning.weight_decay,
-        _ => learning.epochs as f64,
+        "hidden" => net.hidden.get_or_insert(64).to_string(),
+        "layers" => net.layers.to_string(),
+        "mlp_layers" => net.mlp_layers.to_string(),
+        "norm" => net.norm.clone(),
+        "dropout" => net.dropout.to_string(),
+        "lr" => learning.lr.to_string(),
+        "weight_decay" => learning.weight_decay.to_string(),
+        _ => learning.epochs.to_string(),
     }
 }
 
 /// All of them in a line: `hidden 16, dropout 0.5 (Kipf and Welling 2017); lr 0.02 (flag)`.
-pub fn in_words(shown: &[(&str, f64, String)]) -> String {
+pub fn in_words(shown: &[(&str, String, String)]) -> String {
     let mut groups: Vec<(&str, Vec<String>)> = Vec::new();
     for (name, value, from) in shown {
         let text = format!("{} {value}", name.replace('_', "-"));
@@ -236,6 +329,16 @@ mod tests {
     }
 
     #[test]
+    fn the_table_has_values_that_flags_take() {
+        let (mut train, _) = filled(&["lacis", "train", "x"], "none");
+        for (name, value) in USUAL.iter().flat_map(|usual| usual.values) {
+            assert!(FLAGS.contains(name), "{name}");
+            set((&mut train.net, &mut train.learning), name, value);
+            assert_eq!(get((&mut train.net, &mut train.learning), name), *value, "{name}");
+        }
+    }
+
+    #[test]
     fn tasks_and_models_have_usual_numbers_too() {
         let (train, _) = filled(&["lacis", "train", "x", "--task=link"], "cora");
         assert_eq!((train.net.hidden, train.net.dropout), (Some(128), 0.0));
@@ -244,6 +347,15 @@ mod tests {
         let (train, words) = filled(&["lacis", "train", "x", "--model=sage"], "ogbn-products");
         assert_eq!((train.net.hidden, train.net.layers, train.learning.lr), (Some(256), 3, 0.003));
         assert!(words.contains("PyG's example"), "{words}");
+        let (train, words) = filled(&["lacis", "train", "x"], "Amazon-Photo");
+        assert_eq!((train.net.dropout, train.learning.weight_decay), (0.8, 1e-3));
+        assert!(words.contains("Shchur"), "{words}");
+        let (train, words) = filled(&["lacis", "train", "x", "--model=gin"], "MUTAG");
+        assert_eq!(
+            (train.net.layers, train.net.mlp_layers, train.net.norm.as_str()),
+            (5, 2, "batch")
+        );
+        assert!(words.contains("norm batch") && words.contains("PyG's example"), "{words}");
         let (train, words) = filled(&["lacis", "train", "x"], "my-own");
         assert_eq!((train.net.hidden, train.net.dropout), (Some(64), 0.5));
         assert!(words.ends_with("(default)") && !words.contains(';'), "{words}");

@@ -31,8 +31,7 @@ pub fn train(
 ) -> Result<()> {
     let (mut args, global) = parsed(flags)?;
     if let Some(data) = data {
-        args.source.data = data.name().to_owned();
-        args.source.given = Some(data);
+        args.source.give(data);
     }
     let out = Out { json: true, quiet: true, listener: Some(listener), ..Out::default() };
     done(train::run(&args, &global, &out, stop))
@@ -70,16 +69,16 @@ pub fn open(data: &str, flags: Vec<OsString>, stop: &Stop) -> Result<Dataset> {
 ///
 /// # Errors
 /// When the folder holds no run, or its network does not fit the data.
-pub fn logits(run: &Path, data: Option<Dataset>, stop: &Stop) -> Result<Dense> {
+pub fn results(run: &Path, data: Option<Dataset>, what: What, stop: &Stop) -> Result<Dense> {
     let (_, global) = parsed(Vec::new())?;
     let out = Out { quiet: true, ..Out::default() };
-    let logits = || {
+    let results = || {
         let desk = Desk::new(&global, &out, stop)?;
         let other = data.map_or(Other::None, |data| Other::Given(Box::new(data)));
         let again = Again::open(run, other, &desk)?;
-        Ok(again.results(What::Logits, (&global, &desk), None)?.0)
+        Ok(again.results(what, (&global, &desk), None)?.0)
     };
-    done(logits())
+    done(results())
 }
 
 fn done<T>(outcome: std::result::Result<T, Failure>) -> Result<T> {
@@ -135,6 +134,40 @@ mod tests {
         let told = events("--epochs 500 --hidden 4 --no-save --threads 1", 2).unwrap();
         assert_eq!(told.last().unwrap()["event"], "done");
         assert_eq!(told.last().unwrap()["epochs"], 2);
+    }
+
+    /// A program's graph may have the name of another set, whose results would be wrong.
+    #[test]
+    fn data_of_a_program_are_not_opened_by_their_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = dir.path().join("run");
+        let line = format!("--epochs 3 --hidden 4 --threads 1 --out {}", run.display());
+        let own = || small().with_name("karate");
+        let listener = || -> Listener { Box::new(|_| {}) };
+        train(flags(&line), Some(own()), listener(), &Stop::default()).unwrap();
+        let lost = results(&run, None, What::Logits, &Stop::default()).unwrap_err().to_string();
+        assert!(lost.contains("'karate (given by a program)'"), "{lost}");
+        assert!(lost.contains("pass the graph"), "{lost}");
+        let found = results(&run, Some(own()), What::Logits, &Stop::default()).unwrap();
+        assert_eq!(found.n_rows(), 60);
+        // It goes on with them, and with nothing that has their name.
+        for file in ["summary.json", "model.safetensors"] {
+            std::fs::remove_file(run.join(file)).unwrap();
+        }
+        let resume = || flags(&format!("--resume {}", run.display()));
+        assert!(train(resume(), None, listener(), &Stop::default()).is_err());
+        train(resume(), Some(own()), listener(), &Stop::default()).unwrap();
+    }
+
+    #[test]
+    fn other_graphs_judge_what_a_program_gave() {
+        let told = Arc::new(Mutex::new(Vec::<Value>::new()));
+        let list = told.clone();
+        let listener: Listener = Box::new(move |line| list.lock().unwrap().push(line));
+        let other = "sbm:n=60,e=300,classes=3,features=9,seed=2";
+        let line = format!("--epochs 1 --hidden 4 --no-save --threads 1 --test-data {other}");
+        let error = train(flags(&line), Some(small()), listener, &Stop::default()).unwrap_err();
+        assert!(error.to_string().contains("has 9 features"), "{error}");
     }
 
     #[test]

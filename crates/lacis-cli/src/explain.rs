@@ -22,6 +22,7 @@ use crate::machine;
 use crate::out::{Failure, Out, Outcome, bytes, grouped};
 use crate::planned;
 use crate::progress::Stop;
+use crate::steps;
 use crate::train::run::read_plan;
 
 /// Epochs that a measured candidate runs for.
@@ -286,21 +287,13 @@ fn as_json(trainer: &Trainer<'_>, measured: Option<&Measured>) -> Value {
         })
         .collect();
     let plan = &chosen.plan;
-    let steps: Vec<Value> = plan
-        .steps
-        .iter()
-        .enumerate()
-        .map(|(at, step)| {
-            let slots: Vec<Option<usize>> = step.outputs.iter().map(|v| plan.slot_of(*v)).collect();
-            let seconds = measured.map(|m| m.steps[at]);
-            let sampled = sampled_seconds(trainer, at);
-            json!({ "formula": step.formula, "operator": operator(step), "layer": step.layer,
-                    "phase": format!("{:?}", step.phase).to_lowercase(),
-                    "kernel": trainer.kernel_name(at), "slots": slots,
-                    "predicted_ms": ms(chosen.predicted.steps[at]),
-                    "measured_ms": seconds.map(ms), "sampled_ms": sampled.map(ms) })
-        })
-        .collect();
+    let mut steps = steps::as_json(plan);
+    for (at, step) in steps.iter_mut().enumerate() {
+        step["kernel"] = json!(trainer.kernel_name(at));
+        step["predicted_ms"] = json!(ms(chosen.predicted.steps[at]));
+        step["measured_ms"] = json!(measured.map(|m| ms(m.steps[at])));
+        step["sampled_ms"] = json!(sampled_seconds(trainer, at).map(ms));
+    }
     let approx = trainer.approx().map(lacis::approx::Approx::report);
     json!({ "plan": plan.id(), "formula": plan.formula, "savings": plan.savings, "layers": layers,
             "predicted_epoch_ms": ms(chosen.predicted.iteration),
@@ -325,12 +318,6 @@ fn stopped(layer: &Candidates) -> String {
         StopReason::Complete => "complete".to_owned(),
         StopReason::Budget(most) => format!("budget of {most}"),
     }
-}
-
-/// An operator's name: what comes before its attributes.
-pub fn operator(step: &lacis::plan::plan::Step) -> String {
-    let text = format!("{:?}", step.operator);
-    text.split([' ', '(']).next().unwrap_or_default().to_lowercase()
 }
 
 fn describe_layers(
@@ -391,7 +378,7 @@ fn describe_steps(out: &Out, trainer: &Trainer<'_>, measured: Option<&Measured>)
             format!("{:.3} ms", ms(chosen.predicted.steps[at])),
             real,
             slot,
-            operator(step),
+            steps::operator(step),
             step.formula
         ))?;
     }
@@ -428,7 +415,11 @@ fn describe_approximation(out: &Out, trainer: &Trainer<'_>) -> Outcome {
         "sampled:   {:.2} times faster epochs predicted, {:.2} at most (Amdahl){}",
         sampling.speedup,
         sampling.ceiling,
-        if approx.is_on() { "" } else { "; it does not pay and is left off" },
+        match (approx.is_on(), approx.is_possible()) {
+            (true, _) => "",
+            (false, true) => "; it does not pay and is left off",
+            (false, false) => "; there is nothing to sample",
+        },
     ))
 }
 

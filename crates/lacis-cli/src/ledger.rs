@@ -7,6 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use lacis::kernels::profile::tables_version;
 use lacis::machine::this_machine;
 use lacis::{Error, Result};
 use serde_json::{Value, json};
@@ -25,16 +26,17 @@ impl Ledger {
     /// first.
     ///
     /// # Errors
-    /// When the file is something else, or is of another machine.
+    /// When the file is something else, or is of another machine or number of threads.
     pub fn open(
         path: &Path,
         (command, config): (&str, &Value),
         overwrite: bool,
         global: &Global,
     ) -> Result<(Self, Vec<Value>)> {
+        let machine = Machine::for_record(global)?;
         let lines = if overwrite { Vec::new() } else { read_whole(path)? };
-        if let Some(head) = lines.first() {
-            check_head(path, head, command)?;
+        if !overwrite && std::fs::metadata(path).is_ok_and(|file| file.len() > 0) {
+            check_head(path, lines.first().unwrap_or(&Value::Null), (command, &machine))?;
         }
         let mut options = OpenOptions::new();
         let file = options.create(true).append(true).open(path);
@@ -46,7 +48,8 @@ impl Ledger {
         if lines.is_empty() {
             let head = json!({ "event": "start", "schema": 1, "version": env!("CARGO_PKG_VERSION"),
                                "command": command, "config": config,
-                               "machine": Machine::for_record(global)?, "cpu": this_machine() });
+                               "machine": machine, "cpu": this_machine(),
+                               "tables": tables_version() });
             ledger.add(&head)?;
         }
         Ok((ledger, lines.into_iter().skip(1).collect()))
@@ -92,7 +95,8 @@ pub fn read_whole(path: &Path) -> Result<Vec<Value>> {
     parsed.collect()
 }
 
-fn check_head(path: &Path, head: &Value, command: &str) -> Result<()> {
+/// Only what begins as our record does is gone on with: everything else is somebody's file.
+fn check_head(path: &Path, head: &Value, (command, machine): (&str, &Value)) -> Result<()> {
     if head["event"] != "start" || head["command"] != command {
         let problem =
             format!("is no record of `lacis {command}`; another name, or --overwrite, is right");
@@ -102,7 +106,18 @@ fn check_head(path: &Path, head: &Value, command: &str) -> Result<()> {
         let problem = "was measured on another machine; another name, or --overwrite, is right";
         return Err(Error::file(path, problem));
     }
-    Ok(())
+    let [then, now] =
+        [head, &json!({ "machine": machine })].map(|of| of["machine"]["threads"]["count"].as_u64());
+    match then.zip(now).filter(|(then, now)| then != now) {
+        Some((then, now)) => Err(Error::file(
+            path,
+            format!(
+                "was measured with {then} threads, not {now}; --threads {then}, another name, or \
+                 --overwrite, is right"
+            ),
+        )),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -36,6 +36,7 @@ mod predict;
 mod progress;
 mod ratios;
 mod report;
+mod steps;
 mod suite;
 mod trace;
 mod train;
@@ -65,7 +66,10 @@ pub fn main(typed: Vec<OsString>) -> u8 {
     let expanded = match config::expanded(typed.clone()) {
         Ok(expanded) => expanded,
         Err(error) => {
-            Out::default().error(&error);
+            let out = Out { json, quiet: true, ..Out::default() };
+            // As after any other misuse, programs are told; a closed pipe ends quietly.
+            let _ = out.start("", &serde_json::Value::Null);
+            out.error(&error);
             return MISUSED;
         }
     };

@@ -92,6 +92,13 @@ impl Out {
         Ok(())
     }
 
+    /// Lines that a record had already: no news for programs, but a page shows them too.
+    pub fn recall(&self, lines: &[Value]) {
+        if let Some(told) = &self.told {
+            told.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(lines);
+        }
+    }
+
     /// The line that every JSON output begins with.
     pub fn start(&self, command: &str, config: &impl Serialize) -> Outcome {
         let version = env!("CARGO_PKG_VERSION");

@@ -3,15 +3,17 @@
 //! A page is made of the JSON lines that the command would print, so that `--html` and
 //! `lacis report` show the same: [`SECTIONS`] lists what becomes of which line.
 
+mod approx;
 mod chart;
 mod contests;
+mod diagram;
 mod found;
 mod measured;
 mod table;
 
-use std::io::Write;
 use std::path::Path;
 
+use lacis::data::staged::{Existing, Staged};
 use lacis::{Error, Result};
 use serde_json::Value;
 
@@ -20,21 +22,25 @@ use chart::escaped;
 /// Who shows lines of one kind.
 type Show = fn(&[&Value]) -> String;
 
-/// Which lines become which section, in the order of a page.
-const SECTIONS: &[(&str, Show)] = &[
-    ("done", found::summary),
-    ("run", found::runs),
-    ("epoch", found::curves),
-    ("plan", found::plan),
-    ("explain", found::explained),
-    ("profile", contests::models),
-    ("op", measured::operations),
-    ("training", contests::trainings),
-    ("memory", measured::memory),
-    ("choice", measured::choices),
-    ("curve", measured::tuning),
-    ("analysis", found::analysed),
-    ("environment", found::environment),
+/// Which lines become which section, in the order of a page: those of the first kind, with those
+/// of others that say more of them.
+const SECTIONS: &[(&[&str], Show)] = &[
+    (&["done"], found::summary),
+    (&["run"], found::runs),
+    (&["epoch"], found::curves),
+    (&["plan", "run", "done"], found::plan),
+    (&["done"], approx::of_training),
+    (&["explain"], found::explained),
+    (&["profile"], contests::models),
+    (&["op", "roof"], measured::operations),
+    (&["training"], contests::trainings),
+    (&["sampled"], approx::of_products),
+    (&["ratio", "compared"], contests::compared),
+    (&["memory"], measured::memory),
+    (&["choice"], measured::choices),
+    (&["curve"], measured::tuning),
+    (&["analysis"], found::analysed),
+    (&["environment"], found::environment),
 ];
 
 /// A page of JSON lines, of one command or of several.
@@ -66,15 +72,18 @@ pub fn of(sources: &[(String, Vec<Value>)], title: &str) -> String {
 /// Everything that lines have to show.
 fn sections(events: &[Value]) -> String {
     let mut body = String::new();
-    for (kind, show) in SECTIONS {
-        let lines: Vec<&Value> = events.iter().filter(|event| event["event"] == *kind).collect();
-        if !lines.is_empty() {
+    for (kinds, show) in SECTIONS {
+        let is_one = |event: &&Value| kinds.iter().any(|kind| event["event"] == *kind);
+        let lines: Vec<&Value> = events.iter().filter(is_one).collect();
+        if lines.iter().any(|line| line["event"] == kinds[0]) {
             body.push_str(&show(&lines));
         }
     }
     let start = events.iter().find(|event| event["event"] == "start");
-    // A record says in its first line where it was made.
-    if let Some(start) = start.filter(|start| start["machine"].is_object()) {
+    // Results say in their first line where they were made.
+    let told = events.iter().any(|event| event["event"] == "environment");
+    let says = |start: &&Value| !told && ["machine", "cpu"].iter().any(|of| start[of].is_object());
+    if let Some(start) = start.filter(says) {
         body.push_str(&found::environment(&[start]));
     }
     body + &start.map_or(String::new(), |start| configuration(&start["config"]))
@@ -82,7 +91,7 @@ fn sections(events: &[Value]) -> String {
 
 /// Whether lines have something to show.
 pub fn has_sections(events: &[Value]) -> bool {
-    events.iter().any(|event| SECTIONS.iter().any(|(kind, _)| event["event"] == *kind))
+    events.iter().any(|event| SECTIONS.iter().any(|(kinds, _)| event["event"] == kinds[0]))
 }
 
 /// What a page of lines is about: the command, its data and its model.
@@ -97,8 +106,11 @@ pub fn title(events: &[Value]) -> String {
         word.map(|word| short(word).to_owned())
     };
     let command = start["command"].as_str().map(str::to_owned);
-    let words = [command, word("source", "data"), word("net", "model")];
-    let words: Vec<String> = words.into_iter().flatten().collect();
+    let suite = config["suite"].as_str().map(|suite| format!("--suite {suite}"));
+    let graph = word("args", "graph").filter(|_| suite.is_none());
+    let files = ["file", "a", "b"].map(|name| word("args", name));
+    let words = [command, word("source", "data"), word("net", "model"), suite, graph];
+    let words: Vec<String> = words.into_iter().chain(files).flatten().collect();
     format!("lacis {}", words.join(" "))
 }
 
@@ -130,17 +142,20 @@ fn section(heading: &str, body: &str) -> String {
     format!("<section><h2>{}</h2>{body}</section>", escaped(heading))
 }
 
+/// Whether a page may be written to a place, as long as nothing has been done for it.
+///
+/// # Errors
+/// When something that must stay is there, or files cannot be made beside it.
+pub fn check_place(path: &Path, existing: Existing) -> Result<()> {
+    let staged = Staged::new(path, existing)?;
+    std::fs::write(staged.path(), "").map_err(|error| Error::io("write", path, error))
+}
+
 /// Writes a page; what is there stays unless it may be replaced.
-pub fn write(path: &Path, page: &str, overwrite: bool) -> Result<()> {
-    let failed = |error| Error::io("write", path, error);
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true);
-    match overwrite {
-        true => options.create(true).truncate(true),
-        false => options.create_new(true),
-    };
-    let mut file = options.open(path).map_err(failed)?;
-    file.write_all(page.as_bytes()).map_err(failed)
+pub fn write(path: &Path, page: &str, existing: Existing) -> Result<()> {
+    let staged = Staged::new(path, existing)?;
+    std::fs::write(staged.path(), page).map_err(|error| Error::io("write", path, error))?;
+    staged.commit()
 }
 
 #[cfg(test)]
@@ -168,6 +183,24 @@ mod tests {
         for outside in ["http:", "https:", "<script", "@import", "url("] {
             assert!(!page.contains(outside), "{outside}");
         }
+    }
+
+    #[test]
+    fn suites_are_seen_against_memory_and_by_size() {
+        let op = |op: &str, bytes: f64| {
+            json!({ "event": "op", "op": op, "engine": "lacis", "case": op, "k": 8, "ms": 1.0,
+                    "graph": "g", "bytes": bytes, "gbps": 5.0, "gflops": 2.0 })
+        };
+        let start = json!({ "event": "start", "command": "bench ops", "cpu": { "name": "Z80" },
+                            "config": { "suite": "quick" } });
+        let roof = json!({ "event": "roof", "copy_gbps": 12.0 });
+        let ops = [op("matmul", 1e6), op("spmm", 1e8), op("spmm", 1e6)];
+        let events: Vec<Value> = [start, roof].into_iter().chain(ops).collect();
+        let page = of(&[("one".to_owned(), events.clone())], &title(&events));
+        for text in ["copies at 12 GB/s, as measured", "dense products", "1.0 MiB", "64.0 MiB"] {
+            assert!(page.contains(text), "{text}");
+        }
+        assert!(page.contains("<h1>lacis bench ops --suite quick</h1>") && page.contains("Z80"));
     }
 
     #[test]

@@ -46,12 +46,12 @@ impl Partner {
 
     /// One line there, one line back.
     pub fn ask(&mut self, order: &Value) -> std::result::Result<Value, String> {
-        let said = self
-            .to
-            .as_mut()
-            .is_some_and(|to| writeln!(to, "{order}").and_then(|()| to.flush()).is_ok());
+        // Whoever cannot take an order may have said why.
+        if let Some(to) = self.to.as_mut() {
+            let _ = writeln!(to, "{order}").and_then(|()| to.flush());
+        }
         let mut line = String::new();
-        let heard = said && self.from.read_line(&mut line).is_ok();
+        let heard = self.from.read_line(&mut line).is_ok();
         let answer: Option<Value> = serde_json::from_str(&line).ok().filter(|_| heard);
         let Some(answer) = answer else { return Err(self.ended()) };
         match answer["error"].as_str() {

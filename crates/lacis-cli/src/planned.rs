@@ -37,6 +37,8 @@ pub fn recipe(net: &Net, learning: &Learning, planning: &Planning, seed: u64) ->
     let mut config = Config::new(1, hidden, 1);
     config.layers = net.layers;
     config.heads = net.heads;
+    config.out_heads = net.out_heads;
+    config.slope = net.negative_slope;
     config.dropout = net.dropout;
     config.input_dropout = net.input_dropout;
     config.mlp_layers = net.mlp_layers;
@@ -55,9 +57,15 @@ pub fn recipe(net: &Net, learning: &Learning, planning: &Planning, seed: u64) ->
     config.bias = !net.no_bias;
     config.root_weight = !net.no_root_weight;
     config.normalize = net.normalize;
+    config.degrees = !net.no_normalize;
+    config.alpha = net.teleport;
+    config.theta = net.theta;
+    config.shared_weights = !net.no_shared_weights;
     config.residual = net.residual;
-    config.jumping = net.jumping;
+    config.jumping = net.jumping.as_deref().map(str::parse).transpose()?;
     config.hops = net.hops;
+    nn::options::check(&net.model, &config)?;
+    check_links_options(net, learning)?;
     config.readout = Some(match net.readout.as_str() {
         "mean" => Read::Mean,
         "max" => Read::Max,
@@ -77,6 +85,38 @@ pub fn recipe(net: &Net, learning: &Learning, planning: &Planning, seed: u64) ->
         eval_every: learning.eval_every,
         ..Recipe::new(net.model.clone(), config)
     })
+}
+
+/// Says of flags that wait for better scores that there are none to wait for.
+///
+/// # Errors
+/// With the first of them.
+pub fn check_waiting(learning: &Learning) -> Result<()> {
+    let plateau = learning.schedule.split(',').any(|part| part.starts_with("plateau"));
+    let waits = match learning.patience {
+        Some(_) => Some("--patience"),
+        None => plateau.then_some("--schedule plateau"),
+    };
+    match waits {
+        Some(flag) if learning.eval_every == 0 => {
+            let problem = "does nothing with --eval-every 0, which evaluates at the end only";
+            Err(Error::argument(flag, problem))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Says of options of links that they do nothing elsewhere.
+fn check_links_options(net: &Net, learning: &Learning) -> Result<()> {
+    // Runs keep what is usual, `dot`, whatever they learned.
+    let decoder = net.decoder.as_deref() == Some("mlp");
+    let asked = [("--decoder", decoder), ("--embedding", net.embedding.is_some())];
+    match asked.iter().find(|(_, asked)| *asked) {
+        Some((name, _)) if learning.task.as_deref() != Some("link") => {
+            Err(Error::argument(*name, "does nothing without --task link"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// How batches are drawn, in whichever spelling it was asked for.
@@ -99,7 +139,7 @@ fn clip(limit: Option<f64>) -> Result<Option<f64>> {
 /// # Errors
 /// With the first of them.
 pub fn check_approximation(asked: &Approximation, typed: &Typed) -> Result<()> {
-    let needs = ["budget", "error", "switch", "interval", "allocation", "force"];
+    let needs = ["budget", "error", "bound", "switch", "interval", "allocation", "force"];
     let idle = needs.iter().find(|name| typed.was_typed(&format!("approx_{name}")));
     match idle {
         Some(name) if asked.approx == "off" => {
@@ -125,6 +165,7 @@ pub fn approximation(asked: &Approximation) -> Option<approx::Settings> {
         policy,
         budget: asked.approx_budget,
         error: asked.approx_error,
+        bound: asked.approx_bound,
         switch: asked.approx_switch,
         interval: asked.approx_interval,
         allocation,

@@ -1,24 +1,26 @@
 //! `lacis eval` and `lacis predict`: a run's weights on its own data, or on other data.
 
+mod pairs;
 mod rows;
 
 use std::path::Path;
 
 use lacis::data::staged::{Existing, Staged};
 use lacis::infer::{On, Predictor, Way, What};
-use lacis::metrics::{Metric, ScoreRow, Scored};
+use lacis::metrics::{Metric, ScoreRow, Scored, Task};
 use lacis::plan::Dim;
 use lacis::plan::op::LossKind;
 use lacis::plan::plan::{Operator, Place, Plan};
 use lacis::store::RunFolder;
 use lacis::train::Recipe;
-use lacis::{Dataset, Dense, Error, Result, Split};
+use lacis::{Dataset, Dense, Error, Labels, Result, Split};
 use serde_json::json;
 
 use crate::args::Global;
 use crate::args_train::{Eval, Predict, Train};
 use crate::config;
 use crate::data::Desk;
+use crate::inductive::Learned;
 use crate::links;
 use crate::machine;
 use crate::memory;
@@ -63,12 +65,20 @@ impl Again {
             return Err(Error::file(run, problem).into());
         }
         let plan = read_plan(&run.join("plan.json"))?;
+        let own = matches!(data, Other::None);
         match data {
             Other::None => {}
             Other::Named(data) => args.source.data = data.to_owned(),
             Other::Given(set) => args.source.given = Some(*set),
         }
-        let dataset = desk.open(&args.source)?;
+        let mut dataset = desk.open(&args.source)?;
+        // On its own data a run of links goes along the edges that it trained on; on others, all.
+        if own
+            && let seed = args.source.changes.seed
+            && let Some(linked) = links::linked(&args.learning, &dataset, seed, desk)?
+        {
+            dataset = linked.dataset;
+        }
         Ok(Again { folder, args, dataset, plan })
     }
 
@@ -84,24 +94,13 @@ impl Again {
         }
     }
 
-    /// Whether the data has as many features as the run learned from.
-    fn check_features(&self) -> Result<()> {
-        let given = self.plan.values.iter().find(|value| value.place == Place::Features);
-        let learned = given.map(|value| value.shape[1]);
-        let own = self.dataset.features().map_or(0, lacis::Features::width);
-        match learned {
-            Some(Dim::Width(learned)) if learned != own => {
-                let problem = format!("has {own} features; the run learned from {learned}");
-                Err(Error::argument(format!("data set '{}'", self.dataset.name()), problem))
-            }
-            _ => Ok(()),
-        }
-    }
-
     fn recipe(&self) -> Result<Recipe> {
         let Train { net, learning, planning, source, .. } = &self.args;
         let mut recipe = planned::recipe(net, learning, planning, source.changes.seed)?;
         recipe.config.embed = planned::learned_features(source.changes.features.as_deref());
+        if links::is_task(learning) {
+            links::prepare(&mut recipe, net, None);
+        }
         Ok(recipe)
     }
 
@@ -114,6 +113,28 @@ impl Again {
         loss.unwrap_or(LossKind::Classes)
     }
 
+    /// Columns of the network's results.
+    fn outputs(&self) -> Result<usize> {
+        match self.plan.values[self.plan.result].shape[1] {
+            Dim::Width(outputs) => Ok(outputs),
+            _ => {
+                let place = self.folder.path().join("plan.json");
+                Err(Error::file(place, "its result has no columns"))
+            }
+        }
+    }
+
+    /// The labels to compare with, by the columns of the network's results.
+    fn labels(&self) -> Result<Labels> {
+        let labels = self.dataset.labels().ok_or_else(|| {
+            let problem = "has no labels to compare with; `lacis predict` needs none";
+            Error::argument(format!("data set '{}'", self.dataset.name()), problem)
+        })?;
+        let names = rows::class_names(&self.folder)?;
+        let learned = Learned { kind: self.meaning(), width: self.outputs()?, names: &names };
+        learned.labels_of(&self.dataset, labels)
+    }
+
     /// The network's results for all nodes, within a limit of memory.
     pub(crate) fn results(
         &self,
@@ -121,29 +142,68 @@ impl Again {
         (global, desk): (&Global, &Desk<'_>),
         limit: Option<usize>,
     ) -> std::result::Result<(Dense, Way), Failure> {
+        let (results, way) =
+            self.computed((global, desk), limit, |predictor, budget| predictor.run(what, budget))?;
+        self.check_finite(first_odd(&results))?;
+        Ok((results, way))
+    }
+
+    /// Scores of pairs, of a run that learned links.
+    fn scores(
+        &self,
+        pairs: &[[u32; 2]],
+        (global, desk): (&Global, &Desk<'_>),
+        limit: Option<usize>,
+    ) -> std::result::Result<(Vec<f32>, Way), Failure> {
+        let (scores, way) = self
+            .computed((global, desk), limit, |predictor, budget| predictor.scores(pairs, budget))?;
+        self.check_finite(scores.iter().position(|score| !score.is_finite()))?;
+        Ok((scores, way))
+    }
+
+    /// What a function makes of the run's network and the bytes that may still be taken.
+    fn computed<R>(
+        &self,
+        (global, desk): (&Global, &Desk<'_>),
+        limit: Option<usize>,
+        compute: impl FnOnce(&Predictor<'_>, Option<usize>) -> Result<R>,
+    ) -> std::result::Result<R, Failure> {
         let recipe = self.recipe()?;
         let path = machine::profile_path(global.machine.as_deref())?;
         let profile = planned::profile(desk, &path, (&self.dataset, &recipe))?;
-        let Dim::Width(outputs) = self.plan.values[self.plan.result].shape[1] else {
-            let place = self.folder.path().join("plan.json");
-            return Err(Error::file(place, "its result has no columns").into());
+        let outputs = match recipe.config.decoder {
+            Some(_) => recipe.config.outputs,
+            None => self.outputs()?,
         };
-        self.check_features()?;
+        check_features(&self.plan, &self.dataset)?;
         let on = On { dataset: &self.dataset, threads: &desk.threads, profile: &profile };
         let mut predictor = Predictor::new(on, recipe, outputs)?;
         predictor.load(&self.folder)?;
         let budget = limit.map(left_of).transpose()?;
-        let (results, way) = predictor.run(what, budget)?;
-        match first_odd(&results) {
-            None => Ok((results, way)),
-            Some(row) => {
-                let problem = format!(
-                    "its weights give numbers that are not finite, first in row {row}: the file is \
-                     damaged, or the training went wrong"
-                );
-                Err(Error::file(self.folder.model_path(), problem).into())
-            }
+        Ok(compute(&predictor, budget)?)
+    }
+
+    fn check_finite(&self, odd: Option<usize>) -> Result<()> {
+        let Some(row) = odd else { return Ok(()) };
+        let problem = format!(
+            "its weights give numbers that are not finite, first in row {row}: the file is \
+             damaged, or the training went wrong"
+        );
+        Err(Error::file(self.folder.model_path(), problem))
+    }
+}
+
+/// Whether data have as many features as a plan was made for.
+pub(crate) fn check_features(plan: &Plan, dataset: &Dataset) -> Result<()> {
+    let given = plan.values.iter().find(|value| value.place == Place::Features);
+    let learned = given.map(|value| value.shape[1]);
+    let own = dataset.features().map_or(0, lacis::Features::width);
+    match learned {
+        Some(Dim::Width(learned)) if learned != own => {
+            let problem = format!("has {own} features; the run learned from {learned}");
+            Err(Error::argument(format!("data set '{}'", dataset.name()), problem))
         }
+        _ => Ok(()),
     }
 }
 
@@ -180,35 +240,43 @@ fn elsewhere(
     (global, desk): (&Global, &Desk<'_>),
 ) -> std::result::Result<f64, Failure> {
     let other = Again::open(run, Other::Named(data), desk)?;
+    let labels = other.labels()?;
     let (logits, _) = other.results(What::Logits, (global, desk), None)?;
-    let labels = other.dataset.labels().ok_or_else(|| {
-        Error::argument(format!("data set '{data}'"), "has no labels to compare with")
-    })?;
-    let items = lacis::data::splits::known(labels);
-    let logits = lacis::kernels::Mat::from(&logits).columns(0, labels.width())?;
-    let scored = Scored::new(logits, labels, &items, ScoreRow::OfItem)?;
+    let items = lacis::data::splits::known(&labels);
+    let scored = Scored::new(&logits, &labels, &items, ScoreRow::OfItem)?;
     Ok(metric.of_items(&scored, &desk.threads)?)
+}
+
+/// Whether the run does what `--task` says.
+fn check_task(args: &Eval, own: Task) -> Result<()> {
+    match args.task.as_deref() {
+        Some(asked) if asked.parse::<Task>()? != own => {
+            let problem = format!("the run predicts {own:?}s").to_lowercase();
+            Err(Error::argument(format!("--task {asked}"), problem))
+        }
+        _ => Ok(()),
+    }
 }
 
 pub fn eval(args: &Eval, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     let desk = Desk::new(global, out, stop)?;
     out.start("eval", args)?;
     if let Some(train) = links_of(&args.run, args.data.as_deref())? {
+        check_task(args, Task::Link)?;
         return links::eval(args, &train, &desk, out);
     }
     let again = Again::open(&args.run, args.data.as_deref().into(), &desk)?;
-    let metric = planned::metric(&again.dataset, args.metric.as_deref())?;
-    let labels = again.dataset.labels().ok_or_else(|| {
-        let problem = "has no labels to compare with; `lacis predict` needs none";
-        Error::argument(format!("data set '{}'", again.dataset.name()), problem)
-    })?;
+    check_task(args, planned::task(&again.dataset, None)?)?;
+    let asked = args.metric.as_ref().or(again.args.learning.metric.as_ref());
+    let metric = planned::metric(&again.dataset, asked.map(String::as_str))?;
+    let labels = again.labels()?;
     let split = again.split(args.split.as_deref())?;
     let (logits, _) = again.results(What::Logits, (global, &desk), None)?;
     let of = |items: &[u32]| -> Result<Option<f64>> {
         if items.is_empty() {
             return Ok(None);
         }
-        let scored = Scored::new(&logits, labels, items, ScoreRow::OfItem)?;
+        let scored = Scored::new(&logits, &labels, items, ScoreRow::OfItem)?;
         metric.of_items(&scored, &desk.threads).map(Some)
     };
     let (train, mut val, mut test) = (of(&split.train)?, of(&split.val)?, of(&split.test)?);
@@ -241,14 +309,15 @@ pub fn predict(args: &Predict, global: &Global, out: &Out, stop: &Stop) -> Outco
     let limit = args.memory_limit.as_deref().map(machine::memory_limit).transpose()?;
     let desk = Desk::new(global, out, stop)?;
     out.start("predict", args)?;
-    if let Some(train) = links_of(&args.run, args.data.as_deref())? {
-        return links::predict(args, &train, &desk, out);
-    }
+    pairs::check(args, links_of(&args.run, args.data.as_deref())?.is_some())?;
     // Better to hear now than after an hour of computing.
     let ending = rows::ending(&args.output)?;
     let existing = if args.overwrite { Existing::Replace } else { Existing::Keep };
     let staged = Staged::new(&args.output, existing)?;
     let again = Again::open(&args.run, args.data.as_deref().into(), &desk)?;
+    if let Some(file) = &args.pairs {
+        return predict_pairs((args, file, ending), &again, (global, &desk, limit), (out, staged));
+    }
     let asked = Asked::new(&args.what, again.meaning())?;
     let of = if again.dataset.collection().is_some() { Of::Graphs } else { Of::Nodes };
     let nodes = chosen_nodes(args.nodes.as_deref(), of, &again.dataset)?;
@@ -273,4 +342,26 @@ pub fn predict(args: &Predict, global: &Global, out: &Out, stop: &Stop) -> Outco
     }
     let (count, of) = (grouped(rows.len()), of.name());
     out.line(format_args!("wrote {path}: {} of {count} {of}s", args.what))
+}
+
+/// How likely each pair of a file is an edge.
+fn predict_pairs(
+    (args, file, ending): (&Predict, &Path, rows::Ending),
+    again: &Again,
+    (global, desk, limit): (&Global, &Desk<'_>, Option<usize>),
+    (out, staged): (&Out, Staged),
+) -> Outcome {
+    let set = &again.dataset;
+    let pairs = pairs::read(file, set)?;
+    let (scores, way) = again.scores(&pairs, (global, desk), limit)?;
+    let logits = args.what == "logits";
+    let scored = pairs::Scored { set, pairs: &pairs, scores: &scores, logits };
+    scored.write(ending, &args.output, staged.path())?;
+    staged.commit()?;
+    let path = args.output.display().to_string();
+    let columns = if ending == rows::Ending::Npy { 1 } else { 4 };
+    let body = json!({ "path": path, "rows": pairs.len(), "columns": columns, "what": "links",
+                       "blocks": pairs::blocks(&way), "peak_rss_bytes": memory::peak_bytes() });
+    out.event("written", &body)?;
+    out.line(format_args!("wrote {path}: scores of {} pairs", grouped(pairs.len())))
 }

@@ -46,8 +46,20 @@ impl Asked<'_> {
         }
     }
 
-    fn is_wanted(&self, case: &Case) -> bool {
-        self.ops.is_empty() || self.ops.iter().any(|op| op == "all" || op == case.op)
+    /// The problems of the operations that were named, of each of which there is one.
+    fn wanted(&self, all: Vec<Case>) -> lacis::Result<Vec<Case>> {
+        if self.ops.is_empty() || self.ops.iter().any(|op| op == "all") {
+            return Ok(all);
+        }
+        let there = distinct(all.iter().map(|case| case.op).collect());
+        let absent = self.ops.iter().filter(|op| !there.contains(&op.as_str()));
+        let absent: Vec<&str> = absent.map(String::as_str).collect();
+        if !absent.is_empty() {
+            let (which, there) = (self.which, there.join(", "));
+            let problem = format!("not in --suite {which}, which has {there}");
+            return Err(Error::argument(format!("--op {}", absent.join(",")), problem));
+        }
+        Ok(all.into_iter().filter(|case| self.ops.iter().any(|op| op == case.op)).collect())
     }
 
     /// What tells a measurement from others: the problem, and who is timed on it.
@@ -64,7 +76,9 @@ pub fn run(asked: &Asked<'_>, global: &Global, out: &Out, stop: &Stop) -> Outcom
     if !asked.ops.is_empty() {
         bench::operations(asked.ops)?;
     }
-    out.start("bench ops", &json!({ "suite": asked.which, "op": asked.ops, "args": args }))?;
+    bench::start(out, &json!({ "suite": asked.which, "op": asked.ops, "args": args }))?;
+    let memory = machine::memory_bytes().unwrap_or(UNKNOWN_MEMORY);
+    let all = asked.wanted(cases(asked.suite(), memory))?;
     let Contest { peers, rounds, all_kernels, .. } = args;
     let config = json!({ "suite": asked.which, "op": asked.ops, "peers": peers,
                          "rounds": rounds, "all_kernels": all_kernels });
@@ -73,6 +87,7 @@ pub fn run(asked: &Asked<'_>, global: &Global, out: &Out, stop: &Stop) -> Outcom
     if let Some(path) = &args.output {
         let named = ("bench ops", &config);
         let (opened, there) = Ledger::open(path, named, args.overwrite, global)?;
+        out.recall(&there);
         (ledger, lines) = (Some(opened), there);
     }
     let path = machine::profile_path(global.machine.as_deref())?;
@@ -82,9 +97,6 @@ pub fn run(asked: &Asked<'_>, global: &Global, out: &Out, stop: &Stop) -> Outcom
         ledger.iter_mut().try_for_each(|ledger| ledger.add_all(&profiles))?;
         lines.extend(profiles);
     }
-    let memory = machine::memory_bytes().unwrap_or(UNKNOWN_MEMORY);
-    let all: Vec<Case> =
-        cases(asked.suite(), memory).into_iter().filter(|case| asked.is_wanted(case)).collect();
     let done: std::collections::HashSet<String> = lines
         .iter()
         .filter(|line| line["engine"] == "lacis" || line["event"] == "left_out")
@@ -94,6 +106,10 @@ pub fn run(asked: &Asked<'_>, global: &Global, out: &Out, stop: &Stop) -> Outcom
     let mut walk = Walk { asked, desk: &desk, stop, begun, bench: None, matrix: None };
     let ops: Vec<&'static str> = due.iter().map(|case| case.op).collect();
     let profile = profile_for(&distinct(ops), &path, &desk)?;
+    if !lines.iter().any(|line| line["event"] == "roof") {
+        let memory = bench::tell_memory(&profile, &desk)?;
+        ledger.iter_mut().try_for_each(|ledger| ledger.add_all(memory.as_slice()))?;
+    }
     for (at, case) in due.iter().enumerate() {
         if walk.is_over() {
             let left = due.len() - at;

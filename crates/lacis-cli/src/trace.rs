@@ -95,7 +95,7 @@ impl Trace {
                 What::Step(index) => match plan.steps.get(index) {
                     Some(step) => {
                         let phase = format!("{:?}", step.phase).to_lowercase();
-                        let name = crate::explain::operator(step);
+                        let name = crate::steps::operator(step);
                         let args = json!({ "formula": step.formula, "phase": phase,
                                            "layer": step.layer, "step": index + 1 });
                         (name, "step", args)

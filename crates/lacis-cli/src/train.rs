@@ -1,17 +1,21 @@
 //! `lacis train`: from data and a model's name to weights, accuracies and a folder that keeps them.
 
+mod finished;
+mod job;
 mod report;
 pub(crate) mod run;
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use lacis::data::staged::Staged;
 use lacis::metrics::{Metric, ScoreRow, Scored};
 use lacis::reference::Moments;
 use lacis::schedule::{Better, Patience, Progress, parse_duration};
 use lacis::train::{Epoch, Job, Recipe, Trainer};
 use lacis::{Dataset, Error, Split};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::Global;
 use crate::args_train::Train;
@@ -26,100 +30,202 @@ use crate::progress::Stop;
 use crate::trace::Trace;
 pub(crate) use report::kinds_of_steps;
 use report::{Report, Scores, Spent, Until};
-use run::Kept;
+use run::{Before, Kept, ended};
 
 pub fn run(args: &Train, global: &Global, out: &Out, stop: &Stop) -> Outcome {
-    let (mut args, resumed) = run::resumed(args)?;
     let begun = Instant::now();
+    let going_on = run::resumed(args);
+    out.start("train", going_on.as_ref().map_or(args, |(args, _)| args))?;
+    let (mut args, before) = going_on?;
     let desk = Desk::new(global, out, stop)?;
-    out.start("train", &args)?;
     // Better to hear of a slip now than after minutes of reading.
     planned::recipe(&args.net, &args.learning, &args.planning, 0)?;
     planned::check_approximation(&args.approximation, &args.typed)?;
+    planned::check_waiting(&args.learning)?;
     args.running.time_limit.as_deref().map(parse_duration).transpose()?;
+    let (all, mut found) = (trainings(&args, &before)?, Found::default());
+    if all.iter().all(|training| training.summary.is_some()) {
+        all.iter().try_for_each(|training| found.again(training, all.len() > 1, out))?;
+        return found.tell(all.len() > 1, out);
+    }
+    let mut plan_place = run::place_for_plan(&args)?;
     let trace = args.running.trace.as_deref().map(|path| Trace::new(path, begun));
     let mut trace = trace.transpose()?;
     let dataset = desk.open(&args.source)?;
     let load_s = begun.elapsed().as_secs_f64();
-    if resumed.is_none() {
+    if matches!(before, Before::Nothing) {
         let of = (&mut args.net, &mut args.learning);
         let shown = defaults::fill_in(of, &args.typed, dataset.name());
         if !out.quiet {
             out.note(format_args!("settings: {}", defaults::in_words(&shown)));
         }
     }
-    let (elsewhere, none) = (Elsewhere::open(&args, &desk)?, Split::default());
-    let seed = args.source.changes.seed;
-    let path = machine::profile_path(global.machine.as_deref())?;
     planned::task(&dataset, args.learning.task.as_deref())?;
-    let mut tests = Vec::new();
-    let all = trainings(&args)?;
-    for (number, (run, own)) in all.iter().enumerate() {
-        let seed = seed.wrapping_add(*run);
+    let of_several = match before {
+        Before::Job(begun) => Some(begun.job),
+        _ => (all.len() > 1).then(|| job::Job::new(&args)),
+    };
+    let shared = Shared {
+        args: &args,
+        desk: &desk,
+        stop,
+        dataset: &dataset,
+        elsewhere: Elsewhere::open(&args, &desk)?,
+        profile: machine::profile_path(global.machine.as_deref())?,
+        begun,
+        load_s,
+        of_several,
+    };
+    for (number, training) in all.iter().enumerate() {
+        if training.summary.is_some() {
+            found.again(training, all.len() > 1, out)?;
+            continue;
+        }
+        let last = number + 1 == all.len();
+        let written = (trace.take(), plan_place.take());
+        let Some(result) = shared.train(training, written, last)? else { return Ok(()) };
+        found.tests.push(result.0);
+        found.approx.extend(result.1);
+        // Those that would follow have no time of their own.
+        if !last && (shared.is_late()? || stop.ends_early()) {
+            let left = all.len() - number - 1;
+            out.note(format_args!("{left} of {} trainings were not begun", all.len()));
+            break;
+        }
+    }
+    found.tell(all.len() > 1, out)
+}
+
+/// What came out of several trainings.
+#[derive(Default)]
+struct Found {
+    tests: Vec<f64>,
+    approx: Vec<Value>,
+}
+
+impl Found {
+    /// Takes in, and says again, what a finished training ended with.
+    fn again(&mut self, training: &Training, many: bool, out: &Out) -> Outcome {
+        let Some(summary) = &training.summary else { return Ok(()) };
+        self.tests.push(summary["test"].as_f64().unwrap_or(f64::NAN));
+        self.approx.extend(Some(summary["approx"].clone()).filter(Value::is_object));
+        finished::tell(out, if many { "run" } else { "done" }, summary)
+    }
+
+    /// Says what that makes together, where several were asked for.
+    fn tell(&self, many: bool, out: &Out) -> Outcome {
+        if many { report::of_many(out, &self.tests, &self.approx) } else { Ok(()) }
+    }
+}
+
+/// A training that is asked for: one fold of one run.
+struct Training {
+    seed: u64,
+    fold: Option<usize>,
+    /// Where it is, if it was begun before.
+    folder: Option<PathBuf>,
+    /// What it ended with, if it is finished.
+    summary: Option<Value>,
+}
+
+/// Every training that is asked for: each run, and in it each fold.
+fn trainings(args: &Train, before: &Before) -> Result<Vec<Training>, Failure> {
+    let folds: Vec<Option<usize>> = match (args.learning.folds, args.learning.fold) {
+        (Some(count), None) => (1..=count).map(Some).collect(),
+        (_, fold) => vec![fold],
+    };
+    let of = |run: u64, fold: Option<usize>| {
+        let seed = args.source.changes.seed.wrapping_add(run);
+        let folder = before.folder((seed, fold)).map(Path::to_owned);
+        let summary = match &folder {
+            Some(folder) if !args.running.dry_run => {
+                finished::summary(folder, args.learning.epochs)?
+            }
+            _ => None,
+        };
+        Ok(Training { seed, fold, folder, summary })
+    };
+    let runs = 0..args.running.runs.max(1);
+    let parts = runs.flat_map(|run| folds.iter().map(move |&fold| (run, fold)));
+    parts.map(|(run, fold)| of(run, fold)).collect()
+}
+
+/// What all trainings of a command have in common.
+struct Shared<'a> {
+    args: &'a Train,
+    desk: &'a Desk<'a>,
+    stop: &'a Stop,
+    dataset: &'a Dataset,
+    elsewhere: Elsewhere,
+    /// Where the machine's profile is.
+    profile: PathBuf,
+    begun: Instant,
+    load_s: f64,
+    /// The job, where there are several.
+    of_several: Option<job::Job>,
+}
+
+impl Shared<'_> {
+    /// Whether the time that was given is over.
+    fn is_late(&self) -> Result<bool, Failure> {
+        let limit = self.args.running.time_limit.as_deref().map(parse_duration).transpose()?;
+        Ok(limit.is_some_and(|limit| self.begun.elapsed() >= limit))
+    }
+
+    /// The test score and what was approximated, or nothing where only the plan was asked for.
+    fn train(
+        &self,
+        training: &Training,
+        (trace, plan_place): (Option<Trace>, Option<Staged>),
+        last: bool,
+    ) -> Result<Option<(f64, Option<Value>)>, Failure> {
+        let (desk, seed) = (self.desk, training.seed);
+        let mut own = self.args.clone();
+        own.learning.fold = training.fold;
         let mut recipe = planned::recipe(&own.net, &own.learning, &own.planning, seed)?;
         recipe.config.embed = planned::learned_features(own.source.changes.features.as_deref());
-        let linked = links::linked(&own.learning, &dataset, seed, &desk)?;
-        let dataset = linked.as_ref().map_or(&dataset, |linked| &linked.dataset);
-        let (split, words) = match &linked {
+        let linked = links::linked(&own.learning, self.dataset, seed, desk)?;
+        let dataset = linked.as_ref().map_or(self.dataset, |linked| &linked.dataset);
+        let (split, split_words) = match &linked {
             Some(Linked { links, .. }) => {
                 links::prepare(&mut recipe, &own.net, Some(links));
                 (Split::default(), links::in_words(links))
             }
             None => {
                 let (split, words) = planned::split_for(dataset, &own.learning, seed)?;
-                (elsewhere.split(dataset, split, own.learning.split.is_some())?, words)
+                let was_asked = own.learning.split.is_some();
+                (self.elsewhere.split(dataset, split, was_asked)?, words)
             }
         };
-        let profile = planned::profile(&desk, &path, (dataset, &recipe))?;
+        let profile = planned::profile(desk, &self.profile, (dataset, &recipe))?;
         let task = planned::task(dataset, own.learning.task.as_deref())?;
         let metric = planned::metric_of(task, dataset, own.learning.metric.as_deref())?;
         let job = Job { dataset, split: &split, threads: &desk.threads, profile: &profile };
-        let others = inductive::jobs(&elsewhere, &none, (&desk.threads, &profile));
+        let none = Split::default();
+        let others = inductive::jobs(&self.elsewhere, &none, (&desk.threads, &profile));
         let mut judges = [None, None];
         for (judge, other) in judges.iter_mut().zip(&others) {
             let new = |other| Judge::new(other, &recipe, dataset);
             *judge = other.as_ref().map(new).transpose()?;
         }
         let mut session = Session {
-            args: own,
-            out,
-            stop,
+            args: &own,
+            out: desk.out,
+            stop: self.stop,
             dataset,
             split: &split,
-            split_words: words,
+            split_words,
             judges,
             metric,
-            spent: Spent::after_loading(load_s, trace.take()),
-            begun,
+            spent: Spent::after_loading(self.load_s, trace),
+            plan_place,
+            begun: self.begun,
             threads: desk.threads.count(),
-            many: all.len() > 1,
-            last: number + 1 == all.len(),
+            of_several: self.of_several.as_ref(),
+            last,
         };
-        match session.train(&job, recipe, resumed.as_deref())? {
-            Some(test) => tests.push(test),
-            None => return Ok(()),
-        }
+        session.train(&job, recipe, training.folder.as_deref())
     }
-    if tests.len() > 1 {
-        report::of_many(out, &tests)?;
-    }
-    Ok(())
-}
-
-/// Every training that is asked for: each run, and in it each fold.
-fn trainings(args: &Train) -> Result<Vec<(u64, Train)>, Failure> {
-    let folds: Vec<Option<usize>> = match (args.learning.folds, args.learning.fold) {
-        (Some(count), None) => (1..=count).map(Some).collect(),
-        (_, fold) => vec![fold],
-    };
-    let of_run = |run: u64| {
-        folds.iter().map(move |&fold| {
-            let mut own = args.clone();
-            own.learning.fold = fold;
-            (run, own)
-        })
-    };
-    Ok((0..args.running.runs.max(1)).flat_map(of_run).collect())
 }
 
 /// One training, from plan to summary.
@@ -134,9 +240,12 @@ struct Session<'a> {
     judges: [Option<Judge<'a>>; 2],
     metric: Metric,
     spent: Spent,
+    /// Where the plan is to be written.
+    plan_place: Option<Staged>,
     begun: Instant,
     threads: usize,
-    many: bool,
+    /// The job, where it is one of several.
+    of_several: Option<&'a job::Job>,
     last: bool,
 }
 
@@ -156,13 +265,13 @@ impl Best {
 }
 
 impl Session<'_> {
-    /// The test score, or nothing where only the plan was asked for.
+    /// The test score and what was approximated, or nothing where only the plan was asked for.
     fn train(
         &mut self,
         job: &Job<'_>,
         recipe: Recipe,
-        resumed: Option<&std::path::Path>,
-    ) -> Result<Option<f64>, Failure> {
+        resumed: Option<&Path>,
+    ) -> Result<Option<(f64, Option<Value>)>, Failure> {
         let planned = || self.planned(job, recipe, resumed);
         let mut trainer = self.stop.or_end(self.out, planned)?;
         if let Some(settings) = planned::approximation(&self.args.approximation) {
@@ -171,18 +280,19 @@ impl Session<'_> {
         }
         self.spent.planned(trainer.plan_seconds());
         report::plan(self.out, &trainer)?;
-        if let Some(path) = &self.args.save_plan {
-            run::write_plan(path, &trainer)?;
+        if let Some(place) = self.plan_place.take() {
+            run::write_plan(place, &trainer)?;
         }
         if self.args.running.dry_run {
             report::dry_run(self.out, self.dataset, (self.split, &self.split_words), &trainer)?;
             return Ok(None);
         }
         let who = (resumed, self.threads);
-        let mut kept = Kept::new(self.args, self.dataset, &trainer, who, self.many)?;
+        let mut kept = Kept::new(self.args, self.dataset, &trainer, who, self.of_several)?;
         let mut patience = Patience::new(self.metric.better(), self.args.learning.patience);
         if let Some(state) = kept.restore(&mut trainer)? {
             patience.restore(state.patience)?;
+            self.spent.earlier = state.seconds;
         }
         let outcome = self.epochs(&mut trainer, &mut kept, &mut patience);
         let best = outcome?;
@@ -193,7 +303,7 @@ impl Session<'_> {
         &self,
         job: &'j Job<'j>,
         recipe: Recipe,
-        resumed: Option<&std::path::Path>,
+        resumed: Option<&Path>,
     ) -> Result<Trainer<'j>, Failure> {
         let asked = self.args.planning.plan.as_str();
         let kept = resumed.map(|folder| folder.join("plan.json"));
@@ -215,16 +325,15 @@ impl Session<'_> {
         let deadline = limit.and_then(|limit| self.begun.checked_add(limit));
         self.spent.until = Until { stop: Some(self.stop.clone()), deadline, pause: None };
         let bar = report::Bar::new(self.out, epochs);
-        while trainer.epoch() < epochs {
+        while !ended((trainer.epoch(), epochs), patience.exhausted()) {
             self.spent.until.pause = kept.due_at();
             let epoch = trainer.step(&mut self.spent)?;
             if !epoch.loss.is_finite() {
                 bar.clear();
                 return Err(Failure::Ran(diverged(&epoch, self.args.learning.lr)));
             }
-            let mut exhausted = false;
             if epoch.complete {
-                exhausted = self.seen(&epoch, trainer, (&mut *kept, patience), &bar)?;
+                self.seen(&epoch, trainer, (&mut *kept, patience), &bar)?;
             }
             let early = self.stop.ends_early();
             let (stopping, late) = (self.spent.until.stopped(), self.spent.until.late() || early);
@@ -245,25 +354,23 @@ impl Session<'_> {
                 self.out.note(format_args!("the time is over{}", kept.advice()));
                 break;
             }
-            if exhausted {
-                self.out.detail(format_args!("no better for long; stopped at {}", epoch.epoch));
-                break;
-            }
         }
         bar.clear();
+        if trainer.epoch() < epochs && patience.exhausted() > 0 {
+            self.out.detail(format_args!("no better for long; stopped at {}", trainer.epoch()));
+        }
         kept.checkpoint(trainer, patience)?;
         Ok(kept.best.take())
     }
 
-    /// Takes in an epoch: how good it is, whether it is the best, and what is said of it. Whether
-    /// patience has run out.
+    /// Takes in an epoch: how good it is, whether it is the best, and what is said of it.
     fn seen(
         &mut self,
         epoch: &Epoch,
         trainer: &mut Trainer<'_>,
         (kept, patience): (&mut Kept, &mut Patience),
         bar: &report::Bar,
-    ) -> Result<bool, Failure> {
+    ) -> Result<(), Failure> {
         self.spent.epoch(epoch);
         let due = self.is_due(epoch.epoch, self.args.learning.epochs);
         let scores = if due { Some(self.scores(trainer)?) } else { None };
@@ -279,7 +386,7 @@ impl Session<'_> {
         self.out.event("epoch", &line)?;
         kept.epoch(&line)?;
         bar.show(epoch, scores.as_ref());
-        Ok(matches!(progress, Some(Progress::Exhausted)))
+        Ok(())
     }
 
     fn is_due(&self, epoch: usize, epochs: usize) -> bool {
@@ -326,7 +433,7 @@ impl Session<'_> {
         mut trainer: Trainer<'_>,
         kept: Kept,
         best: Option<Best>,
-    ) -> Result<f64, Failure> {
+    ) -> Result<(f64, Option<Value>), Failure> {
         let best_epoch = best.as_ref().map_or(trainer.epoch(), |best| best.epoch);
         if let Some(best) = best {
             *trainer.params_mut() = best.weights;
@@ -349,10 +456,10 @@ impl Session<'_> {
         let summary = report.as_json(&trainer);
         kept.finish(&trainer, &summary)?;
         self.spent.write_trace(&trainer)?;
-        let name = if self.many { "run" } else { "done" };
+        let name = if self.of_several.is_some() { "run" } else { "done" };
         self.out.event(name, &summary)?;
         report.print(self.out, &trainer, self.last)?;
-        Ok(scores.test)
+        Ok((scores.test, trainer.approx().map(lacis::approx::Approx::report)))
     }
 }
 
@@ -366,6 +473,6 @@ fn diverged(epoch: &Epoch, rate: f64) -> Error {
 }
 
 /// What a run's configuration says in JSON, for the folder.
-pub(crate) fn config(args: &Train) -> serde_json::Value {
+pub(crate) fn config(args: &Train) -> Value {
     json!(args)
 }

@@ -8,6 +8,7 @@ use lacis::kernels::profile::{Choice, Machine, Point, Profile, Section, Why};
 use lacis::machine::this_machine;
 use lacis::ops::{OPERATIONS, Operation};
 use lacis::tune::file::{Found, load, save};
+use lacis::tune::results::merge;
 use lacis::tune::{Effort, curve, tune};
 use lacis::{DType, Error};
 use serde_json::json;
@@ -213,11 +214,20 @@ fn widths(desk: &Desk<'_>, graph: &str, widths: &[usize], path: &Path) -> Outcom
 }
 
 fn from_results(results: &Path, path: &Path, out: &Out) -> Outcome {
-    let profile = lacis::tune::results::read(results)?;
-    let samples: usize = profile.section().map_or(0, |s| s.ops.values().map(Vec::len).sum());
+    let read = lacis::tune::results::read(results)?;
+    let of: usize = read.sections.iter().flat_map(|s| s.ops.values()).map(Vec::len).sum();
+    let (mut profile, _) = known(path, out);
+    let samples = merge(&mut profile, read);
     if samples == 0 {
         let problem = "holds no times of all kernels; `bench ops --all-kernels` gives them";
         return Err(Error::file(results, problem).into());
+    }
+    if samples < of {
+        let left = of - samples;
+        out.note(format_args!(
+            "{left} of {of} problems are left out: they time fewer kernels than the profile knows; \
+             `bench ops --all-kernels` times all"
+        ));
     }
     save(path, &profile)?;
     list(&profile, out)?;

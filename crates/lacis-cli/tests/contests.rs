@@ -216,3 +216,72 @@ fn a_folder_that_is_no_run_is_called_so() {
     assert!(ran.err.contains("is no folder of a run"), "{}", ran.err);
     assert!(!page.exists());
 }
+
+const SUITE: [&str; 8] = ["bench", "ops", "--suite", "quick", "--op", "transpose", "--rounds", "2"];
+
+#[test]
+fn a_file_that_is_no_record_stays_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let (keep, file) = (dir.path().join("keep.json"), defined(dir.path(), ""));
+    // Without an end of its only line too, be it torn from a record of ours.
+    for precious in ["{\"precious\":1}", "\n\n", "notes", "{\"event\":\"start\",\"command\":\"b"] {
+        for command in [&SUITE[..], &["bench", "train", &file]] {
+            std::fs::write(&keep, precious).unwrap();
+            let ran = with_profile(&[command, &["-o", text(&keep)]].concat(), dir.path());
+            assert_eq!(ran.code, Some(1), "{precious}: {}", ran.err);
+            assert!(ran.err.contains("keep.json"), "{}", ran.err);
+            assert_eq!(std::fs::read_to_string(&keep).unwrap(), precious);
+        }
+    }
+}
+
+#[test]
+fn a_record_is_of_one_number_of_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let (record, file) = (dir.path().join("r.jsonl"), defined(dir.path(), ""));
+    let machine = dir.path().join("machine.json");
+    let args = ["bench", "train", &file, "--seconds", "0", "-o", text(&record)];
+    assert_eq!(with_profile(&args, dir.path()).code, Some(0));
+    let other = [&args[..], &["--threads", "1", "--machine", text(&machine)]].concat();
+    let ran = ran(command(&other).output().unwrap());
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.err.contains("with 2 threads, not 1; --threads 2"), "{}", ran.err);
+}
+
+#[test]
+fn a_page_of_a_record_that_is_complete_holds_its_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let (page, file) = (dir.path().join("p.html"), defined(dir.path(), ""));
+    for (command, shown) in [(&SUITE[..], "transpose"), (&["bench", "train", &file], "gcn")] {
+        let record = dir.path().join(format!("{shown}.jsonl"));
+        let command = [command, &["-o", text(&record)]].concat();
+        events_of(&command, dir.path());
+        let again = [&command[..], &["--html", text(&page), "--overwrite-html"]].concat();
+        let lines = events_of(&again, dir.path());
+        assert_eq!(count(&lines, "op") + count(&lines, "training"), 0, "all was there");
+        let page = std::fs::read_to_string(&page).unwrap();
+        assert!(page.contains("<svg") && page.contains(shown), "{shown}");
+    }
+}
+
+#[test]
+fn a_suite_says_which_operations_it_has_not() {
+    let ran = crate::lacis(&["bench", "ops", "--suite", "paper", "--op", "sddmm,transpose"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.err);
+    assert!(ran.err.contains("--op sddmm: not in --suite paper"), "{}", ran.err);
+    assert!(ran.err.contains("index_select"), "{}", ran.err);
+}
+
+#[test]
+fn flags_of_a_definition_are_checked_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = defined(dir.path(), "");
+    let whole = std::fs::read_to_string(&file).unwrap();
+    let modes = "modes = [{ name = 'fast', args = ['--fast'] }]\n[how]";
+    std::fs::write(&file, whole.replace("[how]", modes)).unwrap();
+    let ran = with_profile(&["bench", "train", &file], dir.path());
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    for named in ["small.toml", "mode 'fast'", "--fast"] {
+        assert!(ran.err.contains(named), "{named}: {}", ran.err);
+    }
+}

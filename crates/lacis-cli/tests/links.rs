@@ -41,6 +41,126 @@ fn a_run_of_links_is_judged_and_asked_again() {
     assert!(unasked.err.contains("--pairs"), "{}", unasked.err);
 }
 
+/// Nodes called as people are, each with an edge to the next and to the one after it.
+fn acquaintances(dir: &std::path::Path) -> std::path::PathBuf {
+    let name = |i: usize| format!("\"Doe, {}\"", i % 60);
+    let (mut links, mut rows) = (String::from("source,target\n"), String::from("id,x,z\n"));
+    for i in 0..60 {
+        links += &format!("{},{}\n{},{}\n", name(i), name(i + 1), name(i), name(i + 2));
+        rows += &format!("{},{},{}\n", name(i), i % 3, (i * 7) % 5);
+    }
+    let (edges, nodes, graph) = (dir.join("e.csv"), dir.join("n.csv"), dir.join("graph"));
+    std::fs::write(&edges, links).unwrap();
+    std::fs::write(&nodes, rows).unwrap();
+    let tables = ["--edges", text(&edges), "--nodes", text(&nodes), "-o", text(&graph)];
+    let ran = lacis(&[&["data", "convert"][..], &tables].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    graph
+}
+
+#[test]
+fn names_with_commas_come_back_in_quotes_and_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, run) = (acquaintances(dir.path()), dir.path().join("run"));
+    let flags = ["--task", "link", "--decoder", "mlp", "--undirected"];
+    let sizes = ["--hidden", "16", "--embedding", "6", "--epochs", "5", "--out", text(&run)];
+    events(&[&["train", text(&data), "--json"][..], &flags, &sizes].concat());
+    let pairs = dir.path().join("pairs.csv");
+    std::fs::write(&pairs, "source,target\n\"Doe, 1\",\"Doe, 2\"\n\"Doe, 7\",\"Doe, 30\"\n")
+        .unwrap();
+    let asked = |output: &str, more: &[&str]| {
+        let output = dir.path().join(output);
+        let args = ["predict", text(&run), "--pairs", text(&pairs), "-o", text(&output), "--json"];
+        (lacis(&[&args[..], more].concat()), output)
+    };
+    let (ran, csv) = asked("scores.csv", &[]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let written = std::fs::read_to_string(csv).unwrap();
+    assert!(written.lines().nth(1).unwrap().starts_with("\"Doe, 1\",\"Doe, 2\",0."), "{written}");
+    let (ran, table) = asked("scores.parquet", &[]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(std::fs::read(table).unwrap().starts_with(b"PAR1"));
+    for (more, named) in [
+        (&["--what", "embeddings"][..], "--what embeddings"),
+        (&["--nodes", text(&pairs)], "--nodes"),
+        (&["--memory-limit", "1K"], "--memory-limit"),
+    ] {
+        let (ran, output) = asked("no.csv", more);
+        assert!(ran.code == Some(2) && ran.err.contains(named), "{named}: {}", ran.err);
+        assert!(!output.exists());
+    }
+    std::fs::write(&pairs, "\"Doe, 1\",\"Doe, 2\"\n\"Doe, 1\",nobody\n").unwrap();
+    let (ran, _) = asked("wrong.csv", &[]);
+    assert!(ran.err.contains("line 2") || ran.err.contains("pairs.csv:2"), "{}", ran.err);
+    assert!(ran.err.contains("nobody"), "{}", ran.err);
+}
+
+#[test]
+fn nodes_of_a_run_of_links_have_embeddings() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let flags = ["--task", "link", "--decoder", "mlp", "--hidden", "16", "--embedding", "6"];
+    let rest = ["--epochs", "3", "--out", text(&run), "--json"];
+    events(&[&["train", GROUPS][..], &flags, &rest].concat());
+    let (rows, nodes) = (dir.path().join("z.csv"), dir.path().join("nodes"));
+    std::fs::write(&nodes, "7\n3\n").unwrap();
+    let asked = ["predict", text(&run), "--what", "embeddings", "-o", text(&rows)];
+    let more = ["--nodes", text(&nodes), "--json"];
+    let done = events(&[&asked[..], &more].concat());
+    let done = done.last().unwrap();
+    assert_eq!((&done["rows"], &done["columns"]), (&2.into(), &6.into()), "{done}");
+    assert!(std::fs::read_to_string(&rows).unwrap().contains("\n7,"));
+    let narrow = "sbm:n=100,e=300,classes=3,features=4,seed=1";
+    let pairs = dir.path().join("pairs.csv");
+    std::fs::write(&pairs, "0,1\n").unwrap();
+    let output = dir.path().join("x.csv");
+    for args in [
+        &["predict", text(&run), narrow, "--pairs", text(&pairs), "-o", text(&output)][..],
+        &["eval", text(&run), narrow],
+    ] {
+        let wrong = lacis(args);
+        assert!(wrong.code == Some(2) && wrong.err.contains("4 features"), "{}", wrong.err);
+    }
+    let nodes_run = dir.path().join("nodes-run");
+    events(&["train", GROUPS, "--epochs", "1", "--out", text(&nodes_run), "--json"]);
+    let no = lacis(&["predict", text(&nodes_run), "--pairs", text(&pairs), "-o", text(&output)]);
+    assert!(no.code == Some(2) && no.err.contains("--pairs"), "{}", no.err);
+}
+
+#[test]
+fn what_does_nothing_is_named() {
+    for (flags, named) in [
+        (&["--model", "gcn2", "--jumping"][..], "--jumping"),
+        (&["--model", "sgc", "--norm", "batch"], "--norm"),
+        (&["--aggregate", "max"], "--aggregate"),
+        (&["--decoder", "mlp"], "--decoder"),
+        (&["--embedding", "8"], "--embedding"),
+        (&["--task", "link", "--embedding", "0"], "embedding"),
+        (&["--model", "sage", "--teleport", "0.3"], "--teleport"),
+        (&["--model", "gat", "--negative-slope", "-1"], "negative-slope"),
+    ] {
+        let ran = lacis(&[&["train", GROUPS, "--no-save", "--epochs", "1"][..], flags].concat());
+        assert!(ran.code == Some(2) && ran.err.contains(named), "{named}: {}", ran.err);
+    }
+    for flags in [
+        &["--model", "gat", "--heads", "4", "--out-heads", "3", "--negative-slope", "0.1"][..],
+        &["--model", "gcn", "--no-normalize", "--jumping=max"],
+        &["--model", "gcn", "--jumping"],
+        &["--model", "gcn2", "--teleport", "0.2", "--theta", "1", "--no-shared-weights"],
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let run = dir.path().join("run");
+        let args = ["train", GROUPS, "--epochs", "2", "--out", text(&run), "--json"];
+        let done = events(&[&args[..], flags].concat());
+        // The configuration that a run keeps makes the same network again.
+        let judged = events(&["eval", text(&run), "--json"]);
+        assert_eq!(judged.last().unwrap()["test"], done.last().unwrap()["test"], "{flags:?}");
+    }
+    let dry = lacis(&["train", GROUPS, "--task", "link", "--dry-run"]);
+    assert!(dry.out.contains("edges train") && !dry.out.contains("no labels"), "{}", dry.out);
+    assert!(!dry.out.contains("0 train"), "{}", dry.out);
+}
+
 #[test]
 fn other_graphs_choose_and_judge() {
     let dir = tempfile::tempdir().unwrap();

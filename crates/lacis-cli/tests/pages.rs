@@ -61,9 +61,12 @@ fn made_up_results() -> String {
                 "case": format!("{op} {dim} {zeros}"), "shape": "2d", "dim": dim, "factor": 1,
                 "index": "uniform" })
     };
+    let roof = json!({ "event": "roof", "threads": 2, "read_gbps": 20.0, "write_gbps": 9.0,
+                       "copy_gbps": 12.0 });
     let profile = json!({ "event": "profile", "model": "gcn", "graph": "er", "epoch_ms": 3.0,
                           "kinds": { "spmm": 0.7, "gemm": 0.3 } });
-    let mut lines = vec![profile, training("csr", 9.0), training("edge_index", 30.0), left_out];
+    let mut lines =
+        vec![profile, roof, training("csr", 9.0), training("edge_index", 30.0), left_out];
     for name in ["index_select", "scatter_add", "segment_mean"] {
         for (dim, zeros) in [(0, 0.0), (1, 0.0), (0, 0.9)] {
             lines.push(op(name, "torch", dim, zeros, 4.0));
@@ -76,7 +79,11 @@ fn made_up_results() -> String {
 /// Every kind of page that there is.
 fn pages(dir: &Path) -> Vec<PathBuf> {
     run(dir, &["train", "--epochs", "6", "--out", "run", "--html", "train.html"]);
-    run(dir, &["explain", "--model", "gat", "--html", "explain.html"]);
+    run(dir, &["explain", "--model", "gat", "--measure", "--html", "explain.html"]);
+    let sampled = ["train", "--epochs", "20", "--approx", "rsc", "--approx-force", "--no-save"];
+    run(dir, &[&sampled[..], &["--html", "sampled.html"]].concat());
+    let approx = ["bench", "approx", "--graph", "karate", "--k", "8", "--rounds", "1"];
+    run(dir, &[&approx[..], &["--html", "approx.html"]].concat());
     run(dir, &["analyze", "--workers", "8", "--html", "analyze.html"]);
     let ops = ["bench", "ops", "--op", "spmm", "--graph", "karate", "--k", "8,16", "--rounds", "2"];
     run(dir, &[&ops[..], &["--html", "ops.html"]].concat());
@@ -84,7 +91,12 @@ fn pages(dir: &Path) -> Vec<PathBuf> {
     run(dir, &["report", "run", "-o", "report.html"]);
     std::fs::write(dir.join("results.jsonl"), made_up_results()).unwrap();
     run(dir, &["report", "results.jsonl", "-o", "results.html"]);
-    let names = ["train", "explain", "analyze", "ops", "tune", "report", "results"];
+    let both = ["bench", "compare", "results.jsonl", "results.jsonl"];
+    run(dir, &[&both[..], &["--html", "compare.html"]].concat());
+    let names = [
+        "train", "explain", "sampled", "approx", "analyze", "ops", "tune", "report", "results",
+        "compare",
+    ];
     names.iter().map(|name| dir.join(format!("{name}.html"))).collect()
 }
 
@@ -158,4 +170,71 @@ fn pages_open_in_a_browser() {
         grounds.push(found[0]["back"].clone());
     }
     assert_ne!(grounds[0], grounds[1], "dark is not light");
+}
+
+/// The page of a command that ended well.
+fn page_of(dir: &Path, args: &[&str]) -> String {
+    let page = dir.join("page.html");
+    run(dir, &[args, &["--html", text(&page), "--overwrite-html"]].concat());
+    std::fs::read_to_string(page).unwrap()
+}
+
+#[test]
+fn plans_are_drawn_with_who_reads_what() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    run(dir, &["train", "--epochs", "4", "--out", "run"]);
+    run(dir, &["report", "run", "-o", "report.html"]);
+    let report = std::fs::read_to_string(dir.join("report.html")).unwrap();
+    let train = page_of(dir, &["train", "--epochs", "4", "--no-save"]);
+    let explain = page_of(dir, &["explain", "--model", "gat", "--measure"]);
+    for page in [&report, &train, &explain] {
+        let boxes = page.matches("class=box").count();
+        assert!(boxes > 5 && page.matches("class=wire").count() > boxes / 2);
+    }
+    assert!(train.contains("An epoch by kind of step") && report.contains("spmm"));
+    let flags = ["train", "--epochs", "12", "--no-save", "--approx", "adaptive", "--approx-force"];
+    assert!(page_of(dir, &flags).contains("<h2>Approximation</h2>"));
+}
+
+#[test]
+fn a_record_of_operations_says_where_it_was_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let ops = ["bench", "ops", "--op", "spmm", "--graph", "karate", "--k", "8", "--rounds", "1"];
+    run(dir, &[&ops[..], &["-o", "r.json"]].concat());
+    run(dir, &["report", "r.json", "-o", "r.html"]);
+    let page = std::fs::read_to_string(dir.join("r.html")).unwrap();
+    assert!(page.contains("<title>lacis bench ops karate</title>"), "{}", &page[..400]);
+    assert!(page.contains("Machine and versions") && page.contains("What was asked for"));
+}
+
+#[test]
+fn trainings_alone_show_what_was_predicted() {
+    let dir = tempfile::tempdir().unwrap();
+    let side = json!({ "epoch_ms": 3.0, "predicted_ms": 2.0 });
+    let line = json!({ "event": "training", "id": "a", "graph": "g", "model": "gcn", "hidden": 8,
+                       "peer": null, "lacis": side });
+    std::fs::write(dir.path().join("t.jsonl"), format!("{line}\n{line}\n")).unwrap();
+    run(dir.path(), &["report", "t.jsonl", "-o", "t.html"]);
+    let page = std::fs::read_to_string(dir.path().join("t.html")).unwrap();
+    assert_eq!(page.matches("class=dot").count(), 1, "the same case counts once");
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_refused_before_the_work() {
+    let dir = tempfile::tempdir().unwrap();
+    let (there, run_folder) = (dir.path().join("there.html"), dir.path().join("run"));
+    std::fs::write(&there, "mine").unwrap();
+    let nowhere = dir.path().join("no-folder").join("x.html");
+    let train = ["train", "--epochs", "2", "--out", text(&run_folder)];
+    for (page, code, said) in [(&there, 2, "--overwrite-html"), (&nowhere, 1, "no such folder")] {
+        let ran = crate::lacis(&[&train[..], &["--html", text(page)]].concat());
+        assert_eq!(ran.code, Some(code), "{}", ran.err);
+        assert!(ran.err.contains(said), "{}", ran.err);
+        assert!(!run_folder.exists(), "it was trained first");
+    }
+    assert_eq!(std::fs::read_to_string(&there).unwrap(), "mine");
+    let list = crate::lacis(&["data", "list", "--html", text(&dir.path().join("l.html"))]);
+    assert!(list.code == Some(2) && list.out.is_empty(), "{}", list.err);
 }

@@ -103,9 +103,11 @@ fn what_commands_print_follows_the_schema() {
     let place = |name: &str| text(&dir.path().join(name)).to_owned();
     let small = "sbm:n=80,e=300,classes=3,features=6,seed=1";
     let (run, csv, folder) = (place("run"), place("l.csv"), place("g"));
-    let commands: [&[&str]; 15] = [
+    let commands: [&[&str]; 17] = [
         &["train", small, "--epochs", "3", "--out", &run],
         &["train", small, "--epochs", "2", "--runs", "2", "--no-save", "--eval-every", "0"],
+        &["train", small, "--epochs", "4", "--runs", "2", "--no-save", "--approx", "adaptive"],
+        &["bench", "approx", "--graph", small, "--k", "8", "--rounds", "1"],
         &["train", small, "--dry-run"],
         &["eval", &run],
         &["predict", &run, "-o", &csv, "--what", "probs"],

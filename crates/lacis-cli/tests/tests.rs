@@ -10,6 +10,7 @@ mod files; // converting, validating, being interrupted
 mod links; // predicting which nodes are joined
 mod pages; // what a browser makes of --html and report
 mod predict; // what a run says of nodes
+mod resume; // going on with a run, running it again
 mod schema; // JSON lines and docs/schema.json
 mod train; // training, judging, resuming
 

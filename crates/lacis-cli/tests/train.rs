@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::{command, events, lacis, text};
+use crate::{command, events, lacis, parse_events, text};
 
 const SMALL: &str = "sbm:n=200,e=900,classes=3,features=10,seed=1";
 
@@ -125,6 +125,26 @@ fn what_cannot_be_meant_is_refused_before_it_is_tried() {
         let ran = lacis(&[&["train", SMALL, "--dry-run"][..], flags].concat());
         assert_eq!(ran.code, Some(2), "{flags:?}: {}", ran.err);
         assert!(ran.err.contains(right), "{flags:?}: {}", ran.err);
+    }
+}
+
+#[test]
+fn approximation_says_what_it_did_over_several_runs_and_where_there_is_nothing_to_sample() {
+    let flags = ["--epochs", "12", "--no-save", "--approx", "adaptive", "--approx-force"];
+    let train = |more: &[&str]| lacis(&[&["train", SMALL], &flags[..], more].concat());
+    let ran = train(&["--runs", "2", "--approx-budget", "0.5", "--layers", "3", "--json"]);
+    let lines = parse_events(&ran.out);
+    let (runs, done): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line["event"] == "run");
+    let share = |line: &Value| line["approx"]["layers"][0]["sampled_epochs"].as_f64().unwrap();
+    let runs: Vec<_> = runs.into_iter().filter(|line| line["approx"].is_object()).collect();
+    let mean = runs.iter().map(|line| share(line)).sum::<f64>() / 2.0;
+    let done = done.last().unwrap();
+    assert_eq!((runs.len(), &done["approx"]["policy"]), (2, &"adaptive".into()), "{}", ran.out);
+    assert!((share(done) - mean).abs() < 1e-9, "{done}");
+    for model in ["gat", "mlp"] {
+        let ran = train(&["--model", model]);
+        assert!(ran.err.contains("nothing to sample"), "{}", ran.err);
+        assert!(!ran.err.contains("--approx-force"), "{}", ran.err);
     }
 }
 

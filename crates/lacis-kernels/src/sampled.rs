@@ -5,7 +5,8 @@
 //!   a factor per column, 0 where it is left out     ─► a smaller matrix, with the factors in it
 //! ```
 //! Any kernel of [`crate::spmm`] multiplies with the smaller matrix. Nothing is sorted: a matrix by
-//! rows is read once, and the columns that stay keep their order.
+//! rows is read once, and the columns that stay keep their order. A column of very many entries may
+//! stay in some [`Bands`] of rows and be left out in others.
 //!
 //! # Parallelism
 //! Rows in slices of about equal numbers of entries, cut by the matrix alone.
@@ -148,12 +149,71 @@ pub fn sliced(
     diagonal: Diagonal,
     threads: &Threads,
 ) -> Result<Csr> {
+    sliced_in_bands(of, (factors, None), diagonal, threads)
+}
+
+/// Rows in bands, and the cells, a column and a band, of columns that stay in some bands only.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Bands {
+    /// Rows of a band.
+    pub rows: usize,
+    /// The cells that stay, ascending.
+    pub taken: Vec<[u32; 2]>,
+}
+
+impl Bands {
+    fn has(&self, i: usize, j: u32) -> bool {
+        self.taken.binary_search(&[j, (i / self.rows) as u32]).is_ok()
+    }
+}
+
+/// Entries of some columns, which ascend, in bands of so many rows: band by band, and in each
+/// column by column; without the diagonal where it always stays.
+pub fn band_entries(
+    of: &Scaled<'_>,
+    (columns, rows): (&[u32], usize),
+    diagonal: Diagonal,
+    threads: &Threads,
+) -> Vec<u32> {
+    let mut places = vec![u32::MAX; of.a.n_cols];
+    columns.iter().enumerate().for_each(|(at, &j)| places[j as usize] = at as u32);
+    let n = of.a.n_rows();
+    let bands = n.div_ceil(rows);
+    let parts = threads.map(ranges(bands, bands.div_ceil(PARTS).max(1)), |part| {
+        let mut counts = vec![0; part.len() * columns.len()];
+        for (band, counts) in part.zip(counts.chunks_mut(columns.len().max(1))) {
+            for i in band * rows..n.min((band + 1) * rows) {
+                let own = if diagonal == Diagonal::Exact { i as u32 } else { u32::MAX };
+                for &j in &of.a.cols[of.a.row(i)] {
+                    let at = places[j as usize];
+                    if at != u32::MAX && j != own {
+                        counts[at as usize] += 1;
+                    }
+                }
+            }
+        }
+        counts
+    });
+    parts.concat()
+}
+
+/// [`sliced`], where a column whose factor is `-f` stays in the bands that are taken of it, with
+/// `f`.
+///
+/// # Errors
+/// When there is not one factor per column.
+pub fn sliced_in_bands(
+    of: &Scaled<'_>,
+    (factors, bands): (&[f32], Option<&Bands>),
+    diagonal: Diagonal,
+    threads: &Threads,
+) -> Result<Csr> {
     same_size("sliced", "number of factors", of.a.n_cols, factors.len())?;
-    let stays = Bits::of(factors);
+    let stay = Stay { bits: Bits::of(factors), factors, bands, diagonal };
     let pieces = threads.map(of.a.slices(ITEM_ENTRIES), |rows| {
         let mut piece = Piece::with_room(rows.len(), of.a.span(rows.clone()).len());
         for i in rows {
-            piece.take_row(of, i, (&stays, factors), diagonal);
+            piece.take_row(of, i, &stay);
         }
         piece
     });
@@ -187,6 +247,26 @@ impl Bits {
     }
 }
 
+/// Which entries stay, and what they are multiplied by.
+struct Stay<'a> {
+    bits: Bits,
+    factors: &'a [f32],
+    bands: Option<&'a Bands>,
+    diagonal: Diagonal,
+}
+
+impl Stay<'_> {
+    /// The factor of an entry whose column stays, if only in some bands.
+    #[inline(always)]
+    fn factor(&self, i: usize, j: u32) -> Option<f32> {
+        let factor = self.factors[j as usize];
+        match self.bands {
+            Some(bands) if factor < 0.0 => bands.has(i, j).then_some(-factor),
+            _ => Some(factor),
+        }
+    }
+}
+
 /// What stays of some rows.
 struct Piece {
     lengths: Vec<u32>,
@@ -204,31 +284,28 @@ impl Piece {
         Piece { lengths, cols, values, places: Vec::new() }
     }
 
-    fn take_row(
-        &mut self,
-        of: &Scaled<'_>,
-        i: usize,
-        (stays, factors): (&Bits, &[f32]),
-        diagonal: Diagonal,
-    ) {
+    fn take_row(&mut self, of: &Scaled<'_>, i: usize, stay: &Stay<'_>) {
         let span = of.a.row(i);
         let cols = &of.a.cols[span.clone()];
         // Written without a branch: whether a column stays cannot be foreseen.
         self.places.resize(cols.len() + 1, 0);
-        let own = if diagonal == Diagonal::Exact { i as u32 } else { u32::MAX };
+        let own = if stay.diagonal == Diagonal::Exact { i as u32 } else { u32::MAX };
         let mut count = 0;
         for (at, &j) in cols.iter().enumerate() {
             self.places[count] = at as u32;
-            count += stays.at(j) | usize::from(j == own);
+            count += stay.bits.at(j) | usize::from(j == own);
         }
+        let before = self.cols.len();
         for &at in &self.places[..count] {
             let (e, j) = (span.start + at as usize, cols[at as usize]);
             let right = of.right.map_or(1.0, |right| right[j as usize]);
-            let factor = if j == own { 1.0 } else { factors[j as usize] };
-            self.cols.push(j);
-            self.values.push(of.value(e) * right * factor);
+            let factor = if j == own { Some(1.0) } else { stay.factor(i, j) };
+            if let Some(factor) = factor {
+                self.cols.push(j);
+                self.values.push(of.value(e) * right * factor);
+            }
         }
-        self.lengths.push(count as u32);
+        self.lengths.push((self.cols.len() - before) as u32);
     }
 }
 

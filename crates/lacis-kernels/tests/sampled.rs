@@ -2,7 +2,8 @@
 
 use lacis_core::{Coo, Csr, Dense, Extent, Repeats, Rng, Threads};
 use lacis_kernels::sampled::{
-    Diagonal, Scaled, columns, row_norms, sliced, some_row_norms, some_rows,
+    Bands, Diagonal, Scaled, band_entries, columns, row_norms, sliced, sliced_in_bands,
+    some_row_norms, some_rows,
 };
 use lacis_kernels::{Isa, Mat};
 
@@ -122,6 +123,46 @@ fn a_smaller_matrix_has_the_columns_that_stay() {
     let a = matrix(10, false);
     let of = Scaled { a: a.view(), values: None, left: None, right: None };
     assert!(sliced(&of, &[1.0], Diagonal::Sampled, &Threads::one()).is_err());
+}
+
+#[test]
+fn a_column_may_stay_in_some_bands() {
+    let n = 300;
+    let (a, own) = (matrix(n, true), [0_u32, 3, 9, 10]);
+    let of = Scaled { a: a.view(), values: None, left: None, right: None };
+    for (rows, diagonal) in [(1, Diagonal::Sampled), (7, Diagonal::Exact), (400, Diagonal::Exact)] {
+        let bands = n.div_ceil(rows);
+        let counts = band_entries(&of, (&own, rows), diagonal, &Threads::one());
+        assert_eq!(counts, band_entries(&of, (&own, rows), diagonal, &Threads::new(3).unwrap()));
+        let stays = |i: usize, j: u32| diagonal == Diagonal::Exact && i == j as usize;
+        let mut expected = vec![0; bands * own.len()];
+        for i in 0..n {
+            for j in a.row_cols(i).iter().filter(|&&j| !stays(i, j)) {
+                if let Ok(at) = own.binary_search(j) {
+                    expected[i / rows * own.len() + at] += 1;
+                }
+            }
+        }
+        assert_eq!(counts, expected);
+
+        let mut factors = factors(n, true);
+        own.iter().for_each(|&j| factors[j as usize] = -2.0);
+        let cells = own.iter().flat_map(|&j| (0..bands as u32).map(move |band| [j, band]));
+        let taken: Vec<[u32; 2]> = cells.filter(|[j, band]| (j + band) % 2 == 0).collect();
+        let cut = Bands { rows, taken };
+        let small =
+            sliced_in_bands(&of, (&factors, Some(&cut)), diagonal, &Threads::new(2).unwrap());
+        let (small, truth) = (dense(&small.unwrap()), dense(&a));
+        for (at, (found, all)) in small.iter().zip(&truth).enumerate() {
+            let (i, j) = (at / n, (at % n) as u32);
+            let factor = match own.binary_search(&j) {
+                _ if stays(i, j) => 1.0,
+                Ok(_) => f64::from(2 * u8::from((j as usize + i / rows).is_multiple_of(2))),
+                Err(_) => f64::from(factors[j as usize]),
+            };
+            assert!((found - all * factor).abs() <= 1e-5 * all.abs().max(1.0), "{i}, {j}");
+        }
+    }
 }
 
 #[test]

@@ -12,9 +12,9 @@ use std::collections::HashMap;
 use crate::cost::{Work, work};
 use crate::dim::{Dim, Sizes};
 use crate::op::{Function, Scores};
-use crate::plan::{Each, Form, Operator, Phase, Plan, Step, ValueId};
+use crate::plan::{Each, Form, Operator, Plan, Step, ValueId};
 
-pub use order::{Order, Repeats};
+pub use order::{Order, Repeated, Repeats};
 
 /// What some steps ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +62,7 @@ impl Subject<'_> {
             Work::Stream { read, written, .. } => {
                 (self.elements(step) as u64 * per_element(&step.operator), (read + written) as u64)
             }
+            Work::Gemm { .. } => self.dense(step),
             _ => moved(&work),
         };
         Tally { work: operations, depth: self.depth(step, &work), bytes }
@@ -73,35 +74,26 @@ impl Subject<'_> {
         let mut ready: HashMap<ValueId, u64> = HashMap::new();
         for step in self.plan.steps.iter().filter(|step| chosen(step)) {
             let own = self.step(step);
-            let waits = step.inputs.iter().map(|&input| self.plan.base(input));
-            let start = waits.filter_map(|input| ready.get(&input).copied()).max().unwrap_or(0);
+            let known = |value: &ValueId| ready.get(&self.plan.base(*value)).copied();
+            let (waits, added) = waits(step);
+            let start = waits.iter().filter_map(known).max().unwrap_or(0);
+            let sum = added.iter().filter_map(known).max().map_or(0, |other| other + 1);
+            let end = (start + own.depth).max(sum);
             for &output in &step.outputs {
-                ready.insert(self.plan.base(output), start + own.depth);
+                ready.insert(self.plan.base(output), end);
             }
             total.work += own.work;
             total.bytes += own.bytes;
-            total.depth = total.depth.max(start + own.depth);
+            total.depth = total.depth.max(end);
         }
         total
     }
 
-    /// A layer's steps of one phase.
-    pub fn layer(&self, layer: Option<u16>, phase: Phase) -> Tally {
-        self.steps(|step| step.layer == layer && step.phase == phase)
-    }
-
-    /// The order of growth of what a layer computes, forward: what is done once counted in.
-    pub fn order(&self, layer: Option<u16>, backward: bool, repeats: Repeats) -> Order {
-        let chosen = self.plan.steps.iter().filter(|step| {
-            let wanted = match step.phase {
-                Phase::Once | Phase::Forward => !backward,
-                Phase::Backward => backward,
-                Phase::Update => false,
-            };
-            step.layer == layer && wanted
-        });
+    /// The order of growth of some steps.
+    pub fn order(&self, chosen: impl Fn(&Step) -> bool, repeats: Repeats) -> Order {
         let mut order = Order::new(repeats);
-        chosen.for_each(|step| order.add(self.plan, step));
+        let steps = self.plan.steps.iter().filter(|step| chosen(step));
+        steps.for_each(|step| order.add(self.plan, step));
         order
     }
 
@@ -111,6 +103,22 @@ impl Subject<'_> {
         layers.sort_unstable();
         layers.dedup();
         layers
+    }
+
+    /// A dense product, or both of a step that has two, of which the second may have fewer rows:
+    /// each number of the first factor meets a row of the second, or a column where that is
+    /// transposed.
+    fn dense(&self, step: &Step) -> (u64, u64) {
+        let plan = self.plan;
+        let held = |value: ValueId| plan.len_of(value, self.sizes) as u64;
+        let bytes = |value: ValueId| held(value) * plan.number_bytes(value) as u64;
+        let Operator::Gemm { form, ending } = step.operator else { return (0, 0) };
+        let pairs = step.inputs.chunks_exact(2).take(if ending.plus { 2 } else { 1 });
+        pairs.fold((0, bytes(step.outputs[0])), |(work, moved), pair| {
+            let [rows, cols] = plan.values[pair[1]].shape.map(|dim| self.sizes.of(dim) as u64);
+            let meets = if form == Form::Nt { rows } else { cols };
+            (work + 2 * held(pair[0]) * meets, moved + bytes(pair[0]) + bytes(pair[1]))
+        })
     }
 
     fn elements(&self, step: &Step) -> usize {
@@ -160,6 +168,11 @@ impl Subject<'_> {
     }
 }
 
+/// What a step reads before it begins, and what its result is only added to at its end.
+fn waits(step: &Step) -> (&[ValueId], &[ValueId]) {
+    step.inputs.split_at(step.inputs.len() - usize::from(step.replaces_last()))
+}
+
 /// Depth of a sum of `x` numbers.
 pub fn tree(x: usize) -> u64 {
     u64::from(usize::BITS - x.max(1).saturating_sub(1).leading_zeros())
@@ -177,9 +190,6 @@ fn moved(work: &Work) -> (u64, u64) {
                 per_entry * of(entries) * of(width),
                 of(entries) * (row + index) + of(rows) * (row + 8),
             )
-        }
-        Work::Gemm { sizes: [m, n, k], .. } => {
-            (2 * of(m) * of(n) * of(k), 4 * (of(m) * of(k) + of(k) * of(n) + of(m) * of(n)))
         }
         Work::Attention { shape: [rows, _, entries], heads, width, backward, scores } => {
             // A score, its exponential, and a weighted row; back: the same again and its gradient,
@@ -200,12 +210,13 @@ fn moved(work: &Work) -> (u64, u64) {
             2 * of(entries) * of(width),
             of(entries) * (4 * of(width) + 8) + 4 * of(cols) * of(width),
         ),
-        Work::Stream { read, written, hard } => (of(hard), of(read) + of(written)),
+        // Of these the step says more.
+        Work::Gemm { .. } | Work::Stream { .. } => (0, 0),
     }
 }
 
 /// Operations on each element that passes by.
-fn per_element(operator: &Operator) -> u64 {
+pub fn per_element(operator: &Operator) -> u64 {
     match operator {
         Operator::Each(Each { scale, rows, plus, bias, function, dropout }) => {
             let scaled = scale.get() != 1.0;

@@ -24,7 +24,7 @@ fn _lacis(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sampling::Epoch>()?;
     module.add_class::<training::Training>()?;
     module.add_class::<view::View>()?;
-    module.add_function(wrap_pyfunction!(training::logits, module)?)?;
+    module.add_function(wrap_pyfunction!(training::results, module)?)?;
     module.add_function(wrap_pyfunction!(planning::plan_layer, module)?)?;
     command::register(module)?;
     machine::register(module)?;

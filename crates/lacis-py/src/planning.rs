@@ -61,6 +61,8 @@ fn network(Layer(name, _, (inputs, outputs), hops): &Layer, how: How) -> Result<
     let aggregate = if name == "graph" { Aggregate::Sum } else { Aggregate::Mean };
     let named = if name == "graph" { "sage" } else { name };
     let layers = if name == "sgc" { *hops } else { 1 };
+    // Others have no such weights to leave out.
+    let root_weight = root_weight || named != "sage";
     let config =
         Config { layers, bias, root_weight, aggregate, ..Config::new(*inputs, *outputs, *outputs) };
     Ok(Model::new(named, &config, learns.then_some(LossKind::Squares))?.network)

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use lacis::infer::What;
 use lacis::{Error, Result};
 use lacis_cli::embed::{self, Stop};
 use pyo3::prelude::*;
@@ -75,8 +76,14 @@ impl Training {
 
 /// What a run's network gives for every node of its own data, or of another graph.
 #[pyfunction]
-pub fn logits(py: Python<'_>, run: PathBuf, graph: Option<&GraphData>) -> PyResult<View> {
+pub fn results(
+    py: Python<'_>,
+    run: PathBuf,
+    graph: Option<&GraphData>,
+    embeddings: bool,
+) -> PyResult<View> {
     let data = graph.map(|graph| graph.set.clone());
-    let logits = || embed::logits(&run, data, &Stop::default());
-    py.detach(logits).map(View::of_dense).map_err(raise)
+    let what = if embeddings { What::Embeddings } else { What::Logits };
+    let results = || embed::results(&run, data, what, &Stop::default());
+    py.detach(results).map(View::of_dense).map_err(raise)
 }

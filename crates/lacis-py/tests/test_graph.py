@@ -146,3 +146,17 @@ def test_pyg_data_there_and_back():
     dense_back = torch.zeros(n, n).index_put_(tuple(back.edge_index), back.edge_weight, True)
     dense_data = torch.zeros(n, n).index_put_(tuple(data.edge_index), data.edge_weight, True)
     torch.testing.assert_close(dense_back, dense_data)
+
+
+def test_tensors_of_other_layouts_and_types_are_read():
+    torch = pytest.importorskip("torch")
+    x = torch.eye(3)
+    for given in (x.to_sparse(), x.to_sparse_csr(), x.to(torch.bfloat16)):
+        graph = lacis.Graph.from_edges([[0, 1], [1, 2]], 3, x=given)
+        np.testing.assert_array_equal(graph.x, np.eye(3))
+
+
+def test_masks_of_several_splits_are_refused_with_advice():
+    masks = np.zeros((3, 10), bool)
+    with pytest.raises(ValueError, match="column for each split, train_mask"):
+        lacis.Graph.from_edges([[0, 1], [1, 2]], 3, train_mask=masks)

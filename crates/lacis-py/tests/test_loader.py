@@ -1,6 +1,7 @@
 """Neighbour sampling: PyG's batches, without pyg-lib or torch-sparse."""
 
 import lacis
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -98,3 +99,9 @@ def test_misuse_is_named(data):
         lacis.loader.NeighborLoader(data, [0])
     with pytest.raises(ValueError):
         lacis.loader.NeighborLoader(data, [2], batch_size=0)
+
+
+@pytest.mark.parametrize("nothing", [torch.empty(0, dtype=torch.long), torch.zeros(200, dtype=bool)])
+def test_no_seeds_make_no_batches(data, nothing):
+    loader = lacis.loader.NeighborLoader(data, [2], nothing, batch_size=np.int64(4))
+    assert len(loader) == 0 and list(loader) == []

@@ -199,3 +199,13 @@ def test_gradients_of_tensors():
     check(lambda x, y, z: ops.attention(edges, x, y, z, heads=2), (x, y, z))
     check(lambda x: ops.scatter(x, edges[0, :6], reduce="max"), (x,))
     check(lambda x: ops.segment_reduce(x, [0, 2, 2, 6], reduce="mean"), (x,))
+
+
+def test_misuse_is_named():
+    x = np.ones((3, 2), np.float32)
+    with pytest.raises(ValueError, match="heads=0"):
+        lacis.ops.sddmm([[0], [1]], x, x, heads=0)
+    with pytest.raises(ValueError, match="scatter"):
+        lacis.ops.spmm([[0], [1]], x, reduce="mul")
+    with pytest.raises(IndexError, match="outside"):
+        lacis.ops.gather(x, [-1])

@@ -230,3 +230,70 @@ def test_an_exported_model_names_nothing_of_lacis():
     lacis.patch()
     program = torch.export.export(conv.GCNConv(K, 5), (features(), edges()), strict=False)
     assert not [node for node in program.graph.nodes if "lacis" in str(node.target)]
+
+
+@pytest.mark.parametrize("asked", [True, False])
+@pytest.mark.parametrize("kind", [conv.GATConv, conv.GATv2Conv, conv.TransformerConv])
+def test_attention_weights_are_returned_to_who_says_yes_or_no(kind, asked):
+    layer = kind(K, 5)
+    expected = layer(features(), edges(), return_attention_weights=asked)
+    lacis.patch()
+    found = layer(features(), edges(), return_attention_weights=asked)
+    # What no means differs between versions and layers.
+    assert isinstance(found, tuple) == isinstance(expected, tuple)
+    if isinstance(found, tuple):
+        assert torch.allclose(found[1][1], expected[1][1], atol=1e-5)
+        found, expected = found[0], expected[0]
+    assert torch.allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: conv.GCNConv(K, 0), lambda: conv.SAGEConv(K, 0), lambda: conv.TAGConv(K, 0), lambda: conv.GINConv(torch.nn.Linear(K, 0))])
+def test_results_without_columns(make):
+    layer = make()
+    expected = layer(features(), edges())
+    lacis.patch()
+    assert layer(features(), edges()).shape == expected.shape == (N, 0)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: conv.SAGEConv(0, 4), lambda: conv.GINConv(torch.nn.Linear(0, 4)),
+    lambda: conv.GCNConv(0, 4)])
+def test_features_without_columns(make):
+    layer = make()
+    lacis.patch()
+    found = layer(features()[:, :0], edges())
+    lacis.unpatch()
+    expected = layer(features()[:, :0], edges())
+    assert torch.allclose(found, expected, atol=1e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize("layout", [torch.Tensor.to_sparse_csr, torch.Tensor.to_sparse_csc,
+                                    torch.Tensor.to_sparse_coo])
+def test_products_without_columns(layout):
+    matrix = layout(torch.eye(5))
+    lacis.patch()
+    assert (matrix @ torch.ones(5, 3)[:, :0]).shape == (5, 0)
+
+
+@pytest.mark.parametrize("loops", [True, False])
+@pytest.mark.parametrize("layout", ["csr", "coo"])
+def test_gat_ignores_the_values_of_sparse_tensors(layout, loops):
+    index, x = edges(), features().requires_grad_()
+    adj = torch.sparse_coo_tensor(index.flip(0), torch.rand(index.size(1)), (N, N)).coalesce()
+    adj = adj.to_sparse_csr() if layout == "csr" else adj
+    layer = conv.GATConv(K, 5, heads=2, add_self_loops=loops)
+
+    def run():
+        y = layer(x, adj)
+        return y, torch.autograd.grad(y.square().sum(), x)[0]
+
+    expected = run()
+    lacis.patch()
+    def calls():
+        return sum(row["accelerated"] for row in lacis.report().rows if row["name"] == "GATConv")
+
+    before = calls()
+    for found, right in zip(run(), expected):
+        assert torch.allclose(found, right, rtol=1e-4, atol=1e-4)
+    assert calls() == before + 1, lacis.report()

@@ -12,6 +12,7 @@ import types
 import lacis
 import numpy as np
 import pytest
+from lacis._model import _words_of
 
 DATA = "sbm:n=300,e=3000,classes=4,features=16,seed=1"
 
@@ -78,14 +79,39 @@ def test_data_by_name_needs_no_graph_to_predict():
     assert run.model.predict().shape == (300,)
 
 
+def test_a_model_knows_the_graph_that_only_the_program_has(graph):
+    named = lacis.Graph.from_edges(graph.edge_index, 300, x=graph.x, y=graph.y, name="karate")
+    model = lacis.train(named, hidden=8, epochs=5).model
+    np.testing.assert_array_equal(model.predict(), model.predict(named))
+    changed = lacis.load_graph("karate", self_loops=True, features=4, classes=2)
+    model = lacis.train(changed, hidden=8, epochs=5).model
+    np.testing.assert_array_equal(model.predict(what="logits"), model.predict(changed, "logits"))
+
+
+def test_embeddings_and_some_nodes(graph, run):
+    hidden = run.model.predict(what="embeddings")
+    assert hidden.shape == (300, 16)
+    probs = run.model.predict(what="probs")
+    np.testing.assert_array_equal(run.model.predict(what="probs", nodes=[5, 3]), probs[[5, 3]])
+    mask = np.zeros(300, bool)
+    mask[7] = True
+    np.testing.assert_array_equal(run.model.predict(what="probs", nodes=mask), probs[[7]])
+    with pytest.raises(ValueError, match="no node 300"):
+        run.model.predict(nodes=[1, 300])
+    with pytest.raises(ValueError, match="'embeddings'"):
+        run.model.predict(what="everything")
+
+
 def test_weights_can_be_replaced(graph):
     model = lacis.train(graph, hidden=8, epochs=5).model
+    words = _words_of(model.path / "model.safetensors")
     state = model.state_dict()
     assert {value.ndim for value in state.values()} <= {1, 2}
     before = model.predict(graph, what="logits")
     model.load_state_dict({name: value * 0 for name, value in state.items()})
     assert not model.predict(graph, what="logits").any()
     model.load_state_dict(state)
+    assert words and _words_of(model.path / "model.safetensors") == words
     np.testing.assert_array_equal(model.predict(graph, what="logits"), before)
     with pytest.raises(KeyError):
         model.load_state_dict({})
@@ -109,6 +135,13 @@ def test_pyg_data_trains(graph):
     pytest.importorskip("torch_geometric")
     run = lacis.train(graph.to_pyg(), hidden=8, epochs=3)
     assert len(run.history["loss"]) == 3
+
+
+def test_graphs_of_the_program_judge(graph):
+    others = [lacis.load_graph(DATA.replace("seed=1", f"seed={seed}")) for seed in (2, 3)]
+    run = lacis.train(graph, hidden=8, epochs=5, val_data=others[0], test_data=others[1])
+    judged = np.mean(run.model.predict(others[1]) == others[1].y)
+    assert judged == pytest.approx(run.summary["test"])
 
 
 def test_unknown_arguments_are_type_errors(graph):

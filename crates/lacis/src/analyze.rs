@@ -6,19 +6,26 @@
 //! parallelism are those of Besta and Hoefler's taxonomy (2022), the 1-D to 3-D distributions
 //! those of CAGNET (Tripathy, Yelick and Buluç, 2020).
 
+mod classes;
+mod grids;
 mod kinds;
+mod layers;
+mod piped;
 pub mod pipeline;
 mod scheme;
+mod sent;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use lacis_core::{Dataset, Features, Graph, Result, Threads};
-use lacis_plan::Sizes;
-use lacis_plan::analysis::{Repeats, Subject, Tally};
+use lacis_plan::analysis::{Subject, Tally};
 use lacis_plan::cost::{Costs, Work, predict, work};
-use lacis_plan::plan::{Operator, Phase, Place, Plan, Step, ValueId};
+use lacis_plan::plan::{Form, Operator, Phase, Place, Plan, Step, ValueId};
+use lacis_plan::{Dim, Sizes};
 
 use crate::nn::Config;
+pub use classes::{CLASSES, Class, FAMILIES, Family, SYMBOLS};
 pub use kinds::{KINDS, Kind, Verdict};
 use pipeline::Schedule;
 pub use scheme::{SCHEMES, Sampled, Scheme};
@@ -91,8 +98,10 @@ pub type Curve = (&'static str, Vec<(usize, f64)>);
 /// All of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Analysis {
-    /// Convolutional, attentional or message passing; linear, polynomial or rational.
-    pub class: [&'static str; 2],
+    /// What edges carry: the local form; none where nothing is gathered.
+    pub class: Option<&'static Class>,
+    /// Which function of the adjacency it is: the global form.
+    pub family: &'static Family,
     /// Layer by layer; last, what belongs to none.
     pub layers: Vec<Layer>,
     /// An epoch of all.
@@ -109,6 +118,20 @@ pub struct Analysis {
     pub schedule: Option<Schedule>,
     /// What to do, and why.
     pub advice: String,
+    /// Kinds that were not looked at, and why.
+    pub left_out: Vec<String>,
+}
+
+impl Analysis {
+    /// Symbols of all orders of growth, and what they stand for.
+    pub fn symbols(&self) -> Vec<(&'static str, &'static str)> {
+        let layers =
+            self.layers.iter().flat_map(|l| l.forward_order.iter().chain(&l.backward_order));
+        let schemes =
+            self.schemes.iter().flat_map(|s| [s.work_order, s.depth_order, s.memory_order]);
+        let orders: Vec<&str> = layers.map(String::as_str).chain(schemes).collect();
+        classes::symbols_of(&orders)
+    }
 }
 
 /// Analyses a case for some workers.
@@ -119,10 +142,12 @@ pub fn analyze(case: &Case<'_>, wires: &Wires) -> Result<Analysis> {
     let view = View::new(case)?;
     let layers = view.layers();
     let parallelism = kinds::all(&view, wires)?;
-    let schedule = kinds::macro_schedule(&view, wires)?;
+    let schedule = piped::macro_schedule(&view, wires)?;
     let advice = kinds::advice(&view, &parallelism, wires);
     Ok(Analysis {
         class: view.class(),
+        family: view.family(),
+        left_out: piped::left_out(&view, wires),
         epoch: view.subject().steps(|step| step.phase != Phase::Once),
         seconds: view.seconds,
         schemes: scheme::all(&view)?,
@@ -177,60 +202,10 @@ impl<'a> View<'a> {
         Subject { plan: self.case.plan, sizes: self.case.sizes, degree: self.degree }
     }
 
-    fn repeats(&self) -> Repeats {
-        let Config { layers, hops, .. } = *self.case.config;
-        let hops = match self.case.model {
-            "sgc" => layers,
-            "tagcn" | "cheb" => hops.unwrap_or(3),
-            "appnp" => hops.unwrap_or(10),
-            _ => 1,
-        };
-        Repeats { hops }
-    }
-
-    /// The classes of papers: by what edges carry, and by the powers of the adjacency.
-    fn class(&self) -> [&'static str; 2] {
-        use lacis_plan::plan::Operator::{Attention, Gated};
-        let has = |what: fn(&Step) -> bool| self.case.plan.steps.iter().any(what);
-        let edges = if has(|step| matches!(step.operator, Attention(_))) {
-            "attentional"
-        } else if has(|step| matches!(step.operator, Gated)) {
-            "message passing"
-        } else if self.case.plan.values.iter().any(|v| matches!(v.place, Place::Adjacency(_))) {
-            "convolutional"
-        } else {
-            "no edges"
-        };
-        let powers = match (self.case.model, self.repeats().hops) {
-            ("appnp", _) => "rational, by iteration",
-            (_, hops) if hops > 1 => "polynomial",
-            _ => "linear",
-        };
-        [edges, powers]
-    }
-
-    fn layers(&self) -> Vec<Layer> {
-        let subject = self.subject();
-        let all = subject.layers().into_iter().map(Some).chain([None]);
-        all.map(|layer| self.layer(&subject, layer)).collect()
-    }
-
-    fn layer(&self, subject: &Subject<'_>, layer: Option<u16>) -> Layer {
-        let phases = [Phase::Once, Phase::Forward, Phase::Backward, Phase::Update];
-        let order = |backward| {
-            let order = subject.order(layer, backward, self.repeats());
-            [order.work(), order.depth()]
-        };
+    /// Steps of an epoch, and their predicted seconds.
+    fn epoch(&self) -> impl Iterator<Item = (&Step, f64)> {
         let steps = self.case.plan.steps.iter().zip(&self.steps);
-        let own = steps.filter(|(step, _)| step.layer == layer && step.phase != Phase::Once);
-        Layer {
-            name: layer.map_or("loss, update".to_owned(), |layer| format!("{}", layer + 1)),
-            passes: phases.map(|phase| subject.layer(layer, phase)),
-            epoch: subject.steps(|step| step.layer == layer && step.phase != Phase::Once),
-            forward_order: order(false),
-            backward_order: order(true),
-            seconds: own.map(|(_, seconds)| seconds).sum(),
-        }
+        steps.filter(|(step, _)| step.phase != Phase::Once).map(|(step, time)| (step, *time))
     }
 
     /// Products with the adjacency in an epoch.
@@ -255,32 +230,72 @@ impl<'a> View<'a> {
         products.collect()
     }
 
-    /// Columns of each dense product's result that has a row per node, in an epoch.
-    fn dense_widths(&self) -> Vec<usize> {
-        let plan = self.case.plan;
-        let epoch = plan.steps.iter().filter(|step| step.phase != Phase::Once);
-        let products = epoch.filter_map(|step| match work(plan, step, self.case.sizes) {
-            Work::Gemm { form, sizes: [_, n, _], .. } if form != lacis_plan::plan::Form::Tn => {
-                Some(n)
+    /// Columns that a step can be dealt out by: of `X` and rows of `W` in a product `X·W`, of what
+    /// comes out in others.
+    fn columns(&self, step: &Step) -> usize {
+        let shape = |value: ValueId| self.case.plan.values[value].shape;
+        let (input, output) = (step.inputs.first(), step.outputs.first());
+        let dim = match step.operator {
+            Operator::Gemm { form: Form::Nn, .. } => input.map(|&x| shape(x)[1]),
+            Operator::Spmm { .. } if self.by_weights(step) => input.map(|&x| shape(x)[1]),
+            Operator::Gemm { form: Form::Tn, .. } | Operator::SparseTransposed => {
+                output.map(|&dw| shape(dw)[0])
             }
-            _ => None,
-        });
-        products.collect()
+            _ => output.or(input).map(|&y| shape(y)[1]),
+        };
+        match dim {
+            Some(Dim::Width(width)) => width,
+            _ => 1,
+        }
     }
 
-    /// Seconds of an epoch's products with the adjacency, of dense products, and of the rest.
+    /// Whether a step is a product with weights: of dense rows, or of sparse features.
+    fn by_weights(&self, step: &Step) -> bool {
+        match step.operator {
+            Operator::Gemm { .. } | Operator::SparseTransposed => true,
+            Operator::Spmm { .. } => turned(self.case.plan, step.inputs[0]).is_none(),
+            _ => false,
+        }
+    }
+
+    /// Columns of what workers add up or gather where each has some columns of all rows: results of
+    /// products with weights, and gradients that go back through such, each once.
+    fn column_sums(&self) -> Vec<usize> {
+        let plan = self.case.plan;
+        let width = |value: ValueId| self.case.sizes.of(plan.values[value].shape[1]);
+        let (mut ahead, mut back) = (Vec::new(), BTreeSet::new());
+        for (step, _) in self.epoch().filter(|(step, _)| self.by_weights(step)) {
+            match (step.phase, step.operator) {
+                (Phase::Forward, _) => ahead.push(width(step.outputs[0])),
+                (_, Operator::Gemm { form: Form::Tn, .. } | Operator::SparseTransposed) => {
+                    back.insert(plan.base(step.inputs[1]));
+                }
+                _ => {
+                    back.insert(plan.base(step.inputs[0]));
+                }
+            }
+        }
+        ahead.extend(back.into_iter().map(width));
+        ahead
+    }
+
+    /// Rows and columns of what products with weights give, in an epoch.
+    fn weight_products(&self) -> Vec<[usize; 2]> {
+        let products = self.epoch().filter(|(step, _)| self.by_weights(step));
+        let shape = |value: ValueId| self.case.plan.values[value].shape;
+        products.map(|(step, _)| shape(step.outputs[0]).map(|d| self.case.sizes.of(d))).collect()
+    }
+
+    /// Seconds of an epoch's products with the adjacency, of those with weights, and of the rest.
     fn by_kind(&self) -> [f64; 3] {
         let plan = self.case.plan;
         let mut seconds = [0.0; 3];
-        for (step, time) in plan.steps.iter().zip(&self.steps) {
-            if step.phase == Phase::Once {
-                continue;
-            }
+        for (step, time) in self.epoch() {
             let kind = match work(plan, step, self.case.sizes) {
+                _ if self.by_weights(step) => 1,
                 _ if matches!(step.operator, Operator::Gated | Operator::GatedGrad) => 0,
                 Work::Spmm { .. } | Work::Attention { .. } => 0,
-                Work::Gemm { .. } | Work::SparseTransposed { .. } => 1,
-                Work::Stream { .. } => 2,
+                _ => 2,
             };
             seconds[kind] += time;
         }

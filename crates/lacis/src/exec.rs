@@ -3,6 +3,7 @@
 
 mod attend;
 pub(crate) mod convert;
+mod count;
 mod entries;
 mod pointwise;
 mod products;
@@ -27,6 +28,7 @@ use crate::approx::Approx;
 use crate::levels::Levels;
 use crate::pairs::Pairs;
 use crate::params::Params;
+pub use count::Counted;
 pub(crate) use products::stored_point;
 pub use products::{gemm_point, spmm_point};
 
@@ -41,6 +43,14 @@ pub trait Observe: Send {
     /// Whether it wants to know; clocks are read only then.
     fn is_curious(&self) -> bool {
         true
+    }
+
+    /// Step `index` of the plan really had to do this.
+    fn counted(&mut self, _index: usize, _counted: Counted) {}
+
+    /// Whether it wants to know that; steps are counted only then.
+    fn counts(&self) -> bool {
+        false
     }
 
     /// Whether the next batch is to be begun; an epoch that was stopped can go on later.
@@ -239,6 +249,9 @@ impl Executor {
             self.step(index, step, context, params)?;
             if let Some(start) = start {
                 observer.step(index, start.elapsed().as_secs_f64());
+            }
+            if observer.counts() {
+                observer.counted(index, self.counted(step, context, params)?);
             }
         }
         Ok(self.outcome)

@@ -4,6 +4,7 @@
 //! layer by layer, some rows at a time: the results are the same up to rounding.
 
 mod pieces;
+mod scored;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,10 +21,11 @@ use crate::exec::{Context, Executor, Nobody, Targets};
 use crate::levels::blocks::{Blocks, Cut};
 use crate::levels::{Asked, Levels};
 use crate::nn::Model;
+use crate::pairs::Pairs;
 use crate::params::Params;
 use crate::store::RunFolder;
 use crate::train::Recipe;
-use crate::train::setup::{features_for, readout};
+use crate::train::setup::{features_for, model_of, readout};
 use crate::train::state::load_model;
 use pieces::Piece;
 
@@ -43,7 +45,8 @@ pub struct On<'a> {
 pub enum What {
     /// Its result.
     Logits,
-    /// The activations of its last hidden layer.
+    /// The activations of its last hidden layer; of a network that predicts links, the rows of
+    /// nodes that its decoder takes.
     Embeddings,
 }
 
@@ -96,10 +99,9 @@ impl<'a> Predictor<'a> {
     pub fn new(on: On<'a>, recipe: Recipe, outputs: usize) -> Result<Self> {
         let mut recipe = recipe;
         recipe.config.outputs = outputs;
-        recipe.config.decoder = None;
         recipe.config.readout = readout(on.dataset, &recipe.config);
         let features = features_for(on.dataset, &mut recipe)?;
-        let model = Model::new(&recipe.model, &recipe.config, None)?;
+        let model = model_of(&recipe, None)?;
         let infos = model.params.iter();
         let infos: Vec<ParamInfo> =
             infos.map(|p| ParamInfo { name: p.symbol.clone(), shape: p.shape }).collect();
@@ -159,7 +161,7 @@ impl<'a> Predictor<'a> {
             _ => {
                 let (id, levels) = (plan.id(), Levels::new(&asked, &plan, self.on.threads)?);
                 let mut executor = self.executor(plan)?;
-                Ok((self.pass(&mut executor, &levels, copied)?, Way::Whole(id)))
+                Ok((self.pass(&mut executor, (&levels, None), copied)?, Way::Whole(id)))
             }
         }
     }
@@ -175,9 +177,15 @@ impl<'a> Predictor<'a> {
             let problem = "has no hidden layer, so there are no embeddings; logits would do";
             Error::argument(format!("model '{}'", self.model.name), problem)
         };
-        let result = match what {
-            What::Logits => self.model.network.result.clone(),
-            What::Embeddings => self.model.hidden.clone().ok_or_else(hidden)?,
+        let result = match (what, self.encoded()) {
+            (What::Embeddings, Some(rows)) => rows,
+            (What::Logits, Some(_)) => {
+                let problem = "predicts which nodes are joined: pairs have scores, and nodes \
+                               embeddings, but neither labels nor logits";
+                return Err(Error::argument(format!("model '{}'", self.model.name), problem));
+            }
+            (What::Logits, None) => self.model.network.result.clone(),
+            (What::Embeddings, None) => self.model.hidden.clone().ok_or_else(hidden)?,
         };
         Ok(Network { result, loss: None, params: self.model.network.params.clone() })
     }
@@ -198,11 +206,10 @@ impl<'a> Predictor<'a> {
     fn pass<R>(
         &self,
         executor: &mut Executor,
-        levels: &Levels,
+        (levels, pairs): (&Levels, Option<&Pairs>),
         take: impl FnOnce(lacis_kernels::Mat<'_>) -> R,
     ) -> Result<R> {
-        let graphs = self.starts();
-        let (targets, pairs) = (Targets::None, None);
+        let (graphs, targets) = (self.starts(), Targets::None);
         let context = Context { levels, targets, graphs, pairs, seed: 0, training: false };
         executor.bind(levels, graphs.map_or(0, |starts| starts.len() - 1))?;
         let mut params = self.params.clone();
@@ -249,7 +256,7 @@ impl<'a> Predictor<'a> {
                 .map_err(|least| too_small(budget, held + SCRATCH + least))?;
             step = cut.len();
             let levels = blocks.levels(&cut, alive)?;
-            self.pass(&mut executor, &levels, |result| {
+            self.pass(&mut executor, (&levels, None), |result| {
                 for i in 0..cut.len() {
                     let row = next.row_mut(start + i);
                     kept_columns(alive, piece, start + i, row);

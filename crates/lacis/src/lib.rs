@@ -75,3 +75,9 @@ pub use lacis_data as data;
 pub use lacis_data::open;
 pub use lacis_kernels as kernels;
 pub use lacis_plan as plan;
+
+/// Errors go between threads and into boxes.
+const _: () = {
+    const fn travels<T: std::error::Error + Send + Sync + 'static>() {}
+    travels::<Error>();
+};

@@ -15,10 +15,14 @@ pub mod gcn2;
 pub mod gin;
 pub mod init;
 pub mod mlp;
+pub mod options;
 pub mod sage;
 pub mod sgc;
 pub mod stack;
 pub mod tagcn;
+
+use std::fmt;
+use std::sync::Arc;
 
 use lacis_core::{Error, Result};
 use lacis_plan::Expr;
@@ -28,6 +32,7 @@ use lacis_plan::op::{LossKind, NormKind, Read};
 pub use build::{Build, ParamSpec};
 pub use decode::Decoder;
 pub use init::Init;
+pub use stack::Jump;
 
 /// What a network is asked to be.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +47,10 @@ pub struct Config {
     pub layers: usize,
     /// Heads of attention, but in the last layer.
     pub heads: usize,
+    /// Heads of the last layer, whose mean is the result.
+    pub out_heads: usize,
+    /// The slope below 0 of what attention's scores go through.
+    pub slope: f64,
     /// Probability that a hidden element is dropped; with attention, a coefficient too.
     pub dropout: f64,
     /// Probability that an element of the features is dropped.
@@ -63,11 +72,19 @@ pub struct Config {
     pub root_weight: bool,
     /// Whether the rows of a SAGE layer's result are divided by their lengths.
     pub normalize: bool,
+    /// Whether GCN adds loops and divides by degrees; without, edges count by their weights alone.
+    pub degrees: bool,
+    /// The share that APPNP and GCNII give to what they began with.
+    pub alpha: f64,
+    /// How fast GCNII's weights lose influence with depth.
+    pub theta: f64,
+    /// Whether GCNII's weights serve neighbours and first features alike.
+    pub shared_weights: bool,
     /// Whether a layer's input is added to its output where they are equally wide.
     pub residual: bool,
-    /// Whether the results of all layers are put together.
-    pub jumping: bool,
-    /// Hops of a TAGCN or ChebNet layer, and of APPNP.
+    /// How the results of all layers are put together, if they are.
+    pub jumping: Option<Jump>,
+    /// Hops of a TAGCN or ChebNet layer, of APPNP, and of SGC in the place of its layers.
     pub hops: Option<usize>,
     /// Whether features are stored as a sparse matrix.
     pub sparse_features: bool,
@@ -88,6 +105,8 @@ impl Config {
             hidden,
             layers: 2,
             heads: 8,
+            out_heads: 1,
+            slope: 0.2,
             dropout: 0.0,
             input_dropout: 0.0,
             mlp_layers: 1,
@@ -98,8 +117,12 @@ impl Config {
             bias: true,
             root_weight: true,
             normalize: false,
+            degrees: true,
+            alpha: 0.1,
+            theta: 0.5,
+            shared_weights: true,
             residual: false,
-            jumping: false,
+            jumping: None,
             hops: None,
             sparse_features: false,
             embed: None,
@@ -138,6 +161,38 @@ pub static MODELS: &[Kind] = &[
     gatedgcn::KIND,
     mlp::KIND,
 ];
+
+/// What a kind of network is written with: from features to results.
+type Write = dyn Fn(&mut Build, &Config, &Expr) -> Expr + Send + Sync;
+
+/// A kind of network that somebody wrote: [`Recipe::own`](crate::train::Recipe::own) trains it as
+/// those of [`MODELS`], with learned features, graphs read out or pairs scored where that is asked.
+#[derive(Clone)]
+pub struct Own {
+    name: String,
+    write: Arc<Write>,
+}
+
+impl Own {
+    /// A kind of this name, and its formula as [`Kind::build`] has it.
+    pub fn new(
+        name: impl Into<String>,
+        write: impl Fn(&mut Build, &Config, &Expr) -> Expr + Send + Sync + 'static,
+    ) -> Self {
+        Own { name: name.into(), write: Arc::new(write) }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Debug for Own {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Own({})", self.name)
+    }
+}
 
 /// The kind of a name.
 ///
@@ -178,12 +233,30 @@ impl Model {
     /// When the configuration makes no sense for it.
     pub fn new(name: &str, config: &Config, loss: Option<LossKind>) -> Result<Self> {
         let kind = kind(name)?;
-        check(config)?;
-        check_most(config)?;
+        check_numbers(config)?;
         check_heads(name, config)?;
+        options::check(name, config)?;
+        Model::written(name, config, loss, &kind.build)
+    }
+
+    /// A network of a kind that is in no table. See [`Own`].
+    ///
+    /// # Errors
+    /// When the configuration makes no sense, or the formula's shapes do not fit.
+    pub fn own(own: &Own, config: &Config, loss: Option<LossKind>) -> Result<Self> {
+        check_numbers(config)?;
+        Model::written(&own.name, config, loss, &*own.write)
+    }
+
+    fn written(
+        name: &str,
+        config: &Config,
+        loss: Option<LossKind>,
+        write: &dyn Fn(&mut Build, &Config, &Expr) -> Expr,
+    ) -> Result<Self> {
         let mut build = Build::new();
         let (x, inner) = inputs(&mut build, config);
-        let mut result = (kind.build)(&mut build, &inner, &x);
+        let mut result = write(&mut build, &inner, &x);
         // A stack of layers reads graphs out before its last linear layer; others do it here.
         let reads = config.readout.filter(|_| result.rows() != lacis_plan::Dim::Graphs);
         if let Some(read) = reads {
@@ -234,7 +307,7 @@ fn inputs(build: &mut Build, config: &Config) -> (Expr, Config) {
 /// Whether heads divide the columns between layers, where a network has heads and such layers.
 fn check_heads(name: &str, config: &Config) -> Result<()> {
     let Config { hidden, heads, layers, .. } = *config;
-    let between = layers > 1 || config.jumping || config.readout.is_some();
+    let between = layers > 1 || config.jumping.is_some() || config.readout.is_some();
     if !matches!(name, "gat" | "gatv2") || !between || hidden.is_multiple_of(heads) {
         return Ok(());
     }
@@ -242,6 +315,13 @@ fn check_heads(name: &str, config: &Config) -> Result<()> {
     let near = if below == 0 { above.to_string() } else { format!("{below} or {above}") };
     let problem = format!("do not divide the {hidden} columns between layers; hidden {near} would");
     Err(Error::argument(format!("{heads} heads"), problem))
+}
+
+/// Whether every number is one that a network can have.
+fn check_numbers(config: &Config) -> Result<()> {
+    check(config)?;
+    check_most(config)?;
+    options::check_ranges(config)
 }
 
 /// Columns of a layer at most, and layers, hops or heads: what is more is a slip of the finger, and
@@ -253,7 +333,13 @@ fn check_most(config: &Config) -> Result<()> {
     let Config { hidden, layers, heads, mlp_layers, .. } = *config;
     let (hops, embed) = (config.hops.unwrap_or(1), config.embed.unwrap_or(1));
     let columns = [("hidden", hidden), ("columns of learned features", embed)];
-    let counts = [("layers", layers), ("heads", heads), ("mlp-layers", mlp_layers), ("hops", hops)];
+    let counts = [
+        ("layers", layers),
+        ("heads", heads),
+        ("out-heads", config.out_heads),
+        ("mlp-layers", mlp_layers),
+        ("hops", hops),
+    ];
     let all = columns.map(|(what, of)| (what, of, MOST_COLUMNS)).into_iter();
     let all = all.chain(counts.map(|(what, of)| (what, of, MOST_LAYERS)));
     for (what, of, most) in all {
@@ -271,19 +357,13 @@ fn check(config: &Config) -> Result<()> {
         Config { hidden: 0, .. } => too_few("hidden"),
         Config { layers: 0, .. } => too_few("layers"),
         Config { heads: 0, .. } => too_few("heads"),
+        Config { out_heads: 0, .. } => too_few("out-heads"),
         Config { mlp_layers: 0, .. } => too_few("mlp-layers"),
         Config { inputs: 0, .. } => too_few("columns of the features"),
+        Config { outputs: 0, decoder: Some(_), .. } => too_few("embedding"),
         Config { outputs: 0, .. } => too_few("classes"),
         Config { hops: Some(0), .. } => too_few("hops"),
         Config { embed: Some(0), .. } => too_few("columns of learned features"),
-        _ => {
-            for p in [config.dropout, config.input_dropout] {
-                if !(0.0..1.0).contains(&p) {
-                    let problem = format!("{p} is no probability below 1");
-                    return Err(Error::argument("dropout", problem));
-                }
-            }
-            Ok(())
-        }
+        _ => Ok(()),
     }
 }

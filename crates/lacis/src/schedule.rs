@@ -172,7 +172,8 @@ pub struct Patience {
     /// Epochs to wait; `None` waits for ever.
     patience: Option<usize>,
     best: Option<(usize, f64)>,
-    since: usize,
+    /// The epoch that waiting began with: the first, the best, or that in which it last ran out.
+    from: Option<usize>,
     exhausted: u32,
 }
 
@@ -188,24 +189,25 @@ pub enum Progress {
 }
 
 impl Patience {
-    /// Waits so many values for a better one; `None` waits for ever.
+    /// Waits so many epochs for a better value; `None` waits for ever.
     pub fn new(better: Better, patience: Option<usize>) -> Self {
-        Patience { better, patience, best: None, since: 0, exhausted: 0 }
+        Patience { better, patience, best: None, from: None, exhausted: 0 }
     }
 
-    /// Takes in an epoch's value. The best is the first of several equal ones; NaN is never best.
+    /// Takes in an epoch's value; not every epoch need have one. The best is the first of several
+    /// equal ones; NaN is never best.
     pub fn see(&mut self, epoch: usize, value: f64) -> Progress {
         let best = self.best.map_or(f64::NAN, |(_, best)| best);
         if self.better.is_better(value, best) {
             self.best = Some((epoch, value));
-            self.since = 0;
+            self.from = Some(epoch);
             return Progress::Best;
         }
-        self.since += 1;
-        if self.patience.is_none_or(|patience| self.since < patience) {
+        let waited = epoch.saturating_sub(*self.from.get_or_insert(epoch));
+        if self.patience.is_none_or(|patience| waited < patience) {
             return Progress::Waiting;
         }
-        self.since = 0;
+        self.from = Some(epoch);
         self.exhausted += 1;
         Progress::Exhausted
     }
@@ -218,18 +220,23 @@ impl Patience {
     /// All that it remembers, for a checkpoint.
     pub fn state(&self) -> [i64; 4] {
         let (epoch, bits) = self.best.map_or((-1, 0), |(e, value)| (e as i64, value.to_bits()));
-        [epoch, bits as i64, self.since as i64, i64::from(self.exhausted)]
+        let from = self.from.map_or(-1, |epoch| epoch as i64);
+        [epoch, bits as i64, from, i64::from(self.exhausted)]
     }
 
     /// Goes on from a [`Patience::state`].
     ///
     /// # Errors
     /// When it is none.
-    pub fn restore(&mut self, [epoch, bits, since, exhausted]: [i64; 4]) -> Result<()> {
-        let bad = |_| Error::argument("state of early stopping", "holds a number that is none");
+    pub fn restore(&mut self, [epoch, bits, from, exhausted]: [i64; 4]) -> Result<()> {
+        let bad = || Error::argument("state of early stopping", "holds numbers that do not fit");
+        // Nobody waits from an epoch before the best one.
+        if from < epoch {
+            return Err(bad());
+        }
         self.best = usize::try_from(epoch).ok().map(|epoch| (epoch, f64::from_bits(bits as u64)));
-        self.since = usize::try_from(since).map_err(bad)?;
-        self.exhausted = u32::try_from(exhausted).map_err(bad)?;
+        self.from = usize::try_from(from).ok();
+        self.exhausted = u32::try_from(exhausted).map_err(|_| bad())?;
         Ok(())
     }
 
@@ -387,6 +394,7 @@ mod tests {
         restored.restore(wait.state()).unwrap();
         assert_eq!(restored, wait);
         assert!(restored.restore([0, 0, -1, 0]).is_err());
+        assert!(restored.restore([0, 0, 0, -1]).is_err());
         let fresh = Patience::new(Better::Higher, Some(3));
         restored.restore(fresh.state()).unwrap();
         assert_eq!(restored, fresh);
@@ -395,6 +403,17 @@ mod tests {
         assert_eq!((error.see(1, 3.0), error.see(2, 2.0)), (Best, Best));
         assert!((3..1000).all(|e| error.see(e, 2.0) == Waiting));
         assert_eq!(error.best(), Some((2, 2.0)));
+    }
+
+    /// However often somebody looks, an epoch is an epoch.
+    #[test]
+    fn patience_is_counted_in_epochs() {
+        let stopped = |every: usize| {
+            let mut wait = Patience::new(Better::Lower, Some(10));
+            let value = |epoch: usize| if epoch <= 20 { -(epoch as f64) } else { 0.0 };
+            (1..).map(|i| i * every).find(|&e| wait.see(e, value(e)) == Progress::Exhausted)
+        };
+        assert_eq!([1, 5, 4, 20].map(stopped), [Some(30), Some(30), Some(32), Some(40)]);
     }
 
     #[test]

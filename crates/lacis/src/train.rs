@@ -21,9 +21,9 @@ use std::time::Instant;
 
 use lacis_core::{Dataset, Error, Result, Split, Threads};
 use lacis_kernels::{Mat, Profile};
-use lacis_plan::Sizes;
 use lacis_plan::choose::{Chosen, Settings, choose};
 use lacis_plan::plan::{Plan, Precision};
+use lacis_plan::{Expr, Sizes};
 
 use self::judge::Judge;
 use self::learn::{Core, Within};
@@ -31,7 +31,7 @@ use self::memory::{Needs, Planning};
 use self::sampled::Setting;
 use self::setup::{
     as_given, asked, count_of, expected_batch, features_for, first_params, fits, graphs_of,
-    learned, one_batch, readout,
+    learned, model_of, one_batch, readout,
 };
 use self::source::{Nothing, Source};
 use crate::approx::{self, Approx};
@@ -39,7 +39,7 @@ use crate::costs::Measured;
 use crate::exec::{Executor, Observe};
 use crate::levels::{Asked, Levels, Treatments};
 use crate::link::Links;
-use crate::nn::{Config, Model};
+use crate::nn::{Build, Config, Model, Own};
 use crate::pairs::Pairs;
 use crate::params::{Optimizer, Params};
 use crate::sample::Sampling;
@@ -64,6 +64,8 @@ pub struct Job<'a> {
 pub struct Recipe {
     /// The kind of network.
     pub model: String,
+    /// The kind itself, where no table has it.
+    pub own: Option<Own>,
     /// What it is asked to be; inputs and outputs are the data's.
     pub config: Config,
     /// How weights follow gradients.
@@ -95,6 +97,7 @@ impl Recipe {
     pub fn new(model: impl Into<String>, config: Config) -> Self {
         Recipe {
             model: model.into(),
+            own: None,
             config,
             optimizer: Optimizer::adam(0.01, 5e-4),
             epochs: 200,
@@ -108,6 +111,40 @@ impl Recipe {
             clip: None,
             links: None,
         }
+    }
+
+    /// The same with a network of one's own: from a builder, a configuration and features to its
+    /// results, of `outputs` columns, as [`Kind::build`](crate::nn::Kind::build) has it. Features
+    /// are dense, labels and learned rows, graphs and pairs as for all other kinds.
+    ///
+    /// ```
+    /// use lacis::exec::Nobody;
+    /// use lacis::kernels::Profile;
+    /// use lacis::nn::{Config, Init};
+    /// use lacis::train::{Job, Recipe, Trainer};
+    /// use lacis::{Threads, data, machine::this_machine};
+    ///
+    /// let threads = Threads::one();
+    /// let set = lacis::open("sbm:n=60,e=200,classes=3,features=5", &data::Job::quiet(&threads))?;
+    /// let split = data::splits::all(set.labels().expect("groups have numbers"))?;
+    /// let profile = Profile::unmeasured(this_machine());
+    /// let job = Job { dataset: &set, split: &split, threads: &threads, profile: &profile };
+    /// let recipe = Recipe::own("linear", Config::new(5, 8, 3), |build, config, x| {
+    ///     let shape = (config.inputs, config.outputs);
+    ///     x * build.weight("lin.weight".into(), shape.0, shape.1, Init::Glorot)
+    /// });
+    /// let mut trainer = Trainer::new(&job, recipe)?;
+    /// let first = trainer.step(&mut Nobody)?.loss;
+    /// assert!(trainer.step(&mut Nobody)?.loss < first);
+    /// # Ok::<(), lacis::Error>(())
+    /// ```
+    pub fn own(
+        name: impl Into<String>,
+        config: Config,
+        write: impl Fn(&mut Build, &Config, &Expr) -> Expr + Send + Sync + 'static,
+    ) -> Self {
+        let own = Own::new(name, write);
+        Recipe { own: Some(own.clone()), ..Recipe::new(own.name(), config) }
     }
 }
 
@@ -166,7 +203,7 @@ impl<'a> Trainer<'a> {
         let loss = learned(job.dataset, &mut recipe)?;
         recipe.config.readout = readout(job.dataset, &recipe.config);
         let features = features_for(job.dataset, &mut recipe)?;
-        let model = Model::new(&recipe.model, &recipe.config, Some(loss))?;
+        let model = model_of(&recipe, Some(loss))?;
         let start = Instant::now();
         let graphs = graphs_of(job, &recipe)?;
         recipe.settings.batches = recipe.sample.is_some() || graphs.is_some();
@@ -253,7 +290,7 @@ impl<'a> Trainer<'a> {
         recipe.config.outputs = outputs;
         recipe.config.readout = readout(job.dataset, &recipe.config);
         let features = features_for(job.dataset, &mut recipe)?;
-        let model = Model::new(&recipe.model, &recipe.config, None)?;
+        let model = model_of(&recipe, None)?;
         let graph = job.dataset.graph();
         let (levels, rows, reach) = (model.levels, None, false);
         let asked = Asked { graph, features: &features, levels, rows, reach };

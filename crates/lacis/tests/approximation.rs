@@ -1,16 +1,18 @@
 //! Approximate training: what budgets, estimates, monitors and checkpoints promise.
 
+use lacis::approx::draw::Histogram;
+use lacis::approx::pieces::{Pairs, draw};
 use lacis::approx::{Approx, Factors, Policy, Settings};
 use lacis::data::Job as Reading;
 use lacis::exec::Nobody;
-use lacis::kernels::sampled::Scaled;
-use lacis::kernels::{Mat, Profile};
+use lacis::kernels::sampled::{Diagonal, Scaled, columns, row_norms, sliced_in_bands};
+use lacis::kernels::{Isa, Mat, Profile};
 use lacis::machine::this_machine;
-use lacis::nn::Config;
+use lacis::nn::{Config, sage::Aggregate};
 use lacis::params::Optimizer;
 use lacis::plan::choose::{SAVINGS, with_candidate};
 use lacis::train::{Job, Recipe, Trainer};
-use lacis::{Csr, Dataset, Dense, Rng, Split, Threads};
+use lacis::{Csr, Dataset, Dense, Features, Graph, Labels, Rng, Split, Threads};
 
 const POLICIES: [Policy; 2] = [Policy::Rsc, Policy::Adaptive];
 
@@ -77,40 +79,71 @@ fn a_budget_of_1_gives_the_bits_of_exact_training() {
     }
 }
 
+/// Everybody knows one node, and nobody else: half of all entries are one pair.
+fn star(n: usize) -> Dataset {
+    let spokes: Vec<(u32, u32)> = (1..n as u32).flat_map(|i| [(0, i), (i, 0)]).collect();
+    let graph = Graph::from_edges(n, &spokes).unwrap();
+    let x = Dense::from_fn(n, 8, |i, j| ((i * 7 + j * 3) % 11) as f64 / 11.0 - 0.4);
+    let of: Vec<i32> = (0..n).map(|i| (i % 3) as i32).collect();
+    let labels = Labels::classes(of, Vec::new()).unwrap();
+    let set = Dataset::new("star", graph).with_features(Features::Dense(x)).unwrap();
+    set.with_labels(labels).unwrap()
+}
+
+/// Graphs whose largest pairs are a part of the budget, and graphs where they are more than it.
+fn graphs() -> Vec<Dataset> {
+    let hubs = [
+        "rmat:n=1024,e=6000,features=8,classes=3,seed=2",
+        "ba:n=600,m=2,features=8,classes=3,seed=4",
+    ];
+    [small(), star(500), open("karate")].into_iter().chain(hubs.map(open)).collect()
+}
+
 #[test]
 fn the_budget_holds_at_every_refresh() {
-    let set = small();
-    for (model, budget) in [("gcn", 0.4), ("gcn", 0.15), ("sage", 0.1), ("gcn2", 0.3)] {
-        let report = trained(
-            (&set, recipe(model, 40)),
-            (Some(forced(Policy::Adaptive, budget)), 2),
-            |trainer| trainer.approx().unwrap().report(),
-        );
-        let layers = report["layers"].as_array().unwrap();
-        assert!(layers.len() > 1, "{model}");
-        // Shares are of each layer's own entries; with a whole graph at every level those are
-        // equal, else the first layers have more, and the mean over layers is a bound of nothing.
-        let mut present = vec![0.0; layers.len()];
-        let mut epochs: Vec<u64> = layers
-            .iter()
-            .flat_map(|layer| layer["refreshes"].as_array().unwrap())
-            .map(|refresh| refresh["epoch"].as_u64().unwrap())
-            .collect();
-        epochs.sort_unstable();
-        epochs.dedup();
-        assert!(epochs.len() >= 3, "{model}: {epochs:?}");
-        for epoch in epochs {
-            for (at, layer) in layers.iter().enumerate() {
-                let refreshes = layer["refreshes"].as_array().unwrap();
-                let last = refreshes.iter().rfind(|r| r["epoch"].as_u64().unwrap() <= epoch);
-                if let Some(last) = last {
-                    present[at] = last["entries"].as_f64().unwrap() * width(layer);
-                }
-            }
-            let all: f64 = layers.iter().map(|l| l["entries"].as_f64().unwrap() * width(l)).sum();
-            let used: f64 = present.iter().sum();
-            assert!(used <= budget * all, "{model} epoch {epoch}: {used} of {all} for {budget}");
+    for (set, model) in graphs().iter().flat_map(|set| ["gcn", "sage", "gcn2"].map(|m| (set, m))) {
+        for budget in [0.4, 0.15, 0.1] {
+            let report = trained(
+                (set, recipe(model, 40)),
+                (Some(forced(Policy::Adaptive, budget)), 2),
+                |trainer| trainer.approx().unwrap().report(),
+            );
+            holds(&report, budget, &format!("{} {model}", set.name()));
         }
+    }
+}
+
+/// Adds up the entries of all layers at each refresh.
+fn holds(report: &serde_json::Value, budget: f64, of: &str) {
+    let layers = report["layers"].as_array().unwrap();
+    assert!(layers.len() > 1, "{of}");
+    // Shares are of each layer's own entries; with a whole graph at every level those are
+    // equal, else the first layers have more, and the mean over layers is a bound of nothing.
+    let mut present = vec![0.0; layers.len()];
+    let refreshes = |layer: &serde_json::Value| layer["refreshes"].as_array().unwrap().clone();
+    let mut epochs: Vec<u64> = layers
+        .iter()
+        .flat_map(refreshes)
+        .map(|refresh| refresh["epoch"].as_u64().unwrap())
+        .collect();
+    epochs.sort_unstable();
+    epochs.dedup();
+    assert!(epochs.len() >= 3, "{of}: {epochs:?}");
+    for epoch in epochs {
+        for (present, layer) in present.iter_mut().zip(layers) {
+            let refreshes = refreshes(layer);
+            let last = refreshes.iter().rfind(|r| r["epoch"].as_u64().unwrap() <= epoch);
+            if let Some(last) = last {
+                let entries = last["entries"].as_f64().unwrap();
+                assert!(entries > 0.0 && last["served"] == (last["error"].as_f64() < Some(1.0)));
+                // A layer that fell back is drawn, and then exact until it is drawn again.
+                let drawn = last["served"] == true || last["epoch"] == epoch;
+                *present = if drawn { entries * width(layer) } else { 0.0 };
+            }
+        }
+        let all: f64 = layers.iter().map(|l| l["entries"].as_f64().unwrap() * width(l)).sum();
+        let used: f64 = present.iter().sum();
+        assert!(used <= budget * all, "{of} epoch {epoch}: {used} of {all} for {budget}");
     }
 }
 
@@ -130,15 +163,19 @@ fn results_do_not_depend_on_threads() {
 
 #[test]
 fn a_run_goes_on_from_a_checkpoint_to_the_same_bits() {
-    let set = small();
-    for (policy, error) in POLICIES.into_iter().flat_map(|p| [(p, None), (p, Some(0.6))]) {
-        let settings = Settings { error, ..forced(policy, 0.2) };
+    // Nothing is too far off in a star, whose hub is drawn in pieces.
+    let (small, star) = ((small(), None), (star(500), Some(f64::INFINITY)));
+    let cases = POLICIES
+        .into_iter()
+        .flat_map(|p| [(&small, p, None), (&small, p, Some(0.6)), (&star, p, None)]);
+    for ((set, bound), policy, error) in cases {
+        let settings = Settings { error, bound: *bound, ..forced(policy, 0.2) };
         let asked = Some(settings.clone());
-        let whole = trained((&set, recipe("gcn", 30)), (asked, 1), weights);
+        let whole = trained((set, recipe("gcn", 30)), (asked, 1), weights);
         // Stopped between two choices of pairs, in a process that knows nothing of the first.
-        let (split, profile) = (split_of(&set), Profile::unmeasured(this_machine()));
+        let (split, profile) = (split_of(set), Profile::unmeasured(this_machine()));
         let threads = Threads::one();
-        let job = Job { dataset: &set, split: &split, threads: &threads, profile: &profile };
+        let job = Job { dataset: set, split: &split, threads: &threads, profile: &profile };
         let mut first = Trainer::new(&job, recipe("gcn", 30)).unwrap();
         first.approximate(settings.clone()).unwrap();
         for _ in 0..17 {
@@ -273,7 +310,7 @@ fn accuracy_on_cora_like_is_within_a_point() {
         for _ in 0..60 {
             trainer.step(&mut Nobody).unwrap();
         }
-        let lacis::Labels::Classes { of, .. } = set.labels().unwrap() else { panic!("classes") };
+        let Labels::Classes { of, .. } = set.labels().unwrap() else { panic!("classes") };
         trainer
             .logits(|y| {
                 let best = |i: u32| {
@@ -308,7 +345,10 @@ struct Alone {
 
 impl Alone {
     fn new(graph: &str, coherent: f64) -> Self {
-        let set = open(graph);
+        Alone::of(&open(graph), coherent)
+    }
+
+    fn of(set: &Dataset, coherent: f64) -> Self {
         let matrix = (**set.graph().adjacency()).clone();
         let rng = Rng::new(11, "gradient");
         let n = matrix.n_cols();
@@ -330,16 +370,35 @@ impl Alone {
     /// A sample's product and the error that was reported for it.
     fn sampled(&self, settings: Settings, seed: u64) -> (Vec<f64>, f64) {
         let (threads, profile) = (Threads::one(), Profile::unmeasured(this_machine()));
+        let settings = Settings { bound: Some(f64::INFINITY), ..settings };
         let mut approx = Approx::alone(settings, self.grad.n_cols(), (seed, 100)).unwrap();
         approx.begin(0);
         let first = approx.sample(0, &self.factors(), (&profile, &threads)).unwrap();
         assert!(first.is_none(), "the first epoch is exact");
         approx.begin(1);
         let sample = approx.sample(0, &self.factors(), (&profile, &threads)).unwrap();
-        let matrix = sample.expect("within the bound").matrix.clone();
+        let matrix = sample.expect("there is no bound").matrix.clone();
         let report = approx.report();
         let error = report["layers"][0]["refreshes"][0]["error"].as_f64().unwrap();
         (self.product(&matrix, None), error)
+    }
+
+    /// The product of a draw, which fits the budget.
+    fn drawn(&self, budget: f64, seed: u64) -> Vec<f64> {
+        let (threads, factors) = (Threads::one(), self.factors());
+        let found = columns(&factors.a, false, &threads);
+        let mut scores = vec![0.0; found.norms.len()];
+        row_norms(Isa::best(), factors.x, &mut scores, &threads).unwrap();
+        scores.iter_mut().zip(&found.norms).for_each(|(score, norm)| *score *= norm);
+        let (work, histogram) = (&found.entries[..], Histogram::of(&scores, &found.entries));
+        let pairs = Pairs { scores: &scores, work, histogram: &histogram };
+        let (room, rng) = ((budget * self.matrix.nnz() as f64).floor(), Rng::new(seed, "draw"));
+        let of = (&factors.a, Diagonal::Sampled);
+        let taken = draw(&pairs, room, of, (&rng, &threads)).unwrap();
+        let choice = (&taken.factors[..], taken.bands.as_ref());
+        let matrix = sliced_in_bands(&factors.a, choice, Diagonal::Sampled, &threads).unwrap();
+        assert!(matrix.nnz() as f64 <= room, "{} in {room}", matrix.nnz());
+        self.product(&matrix, None)
     }
 
     fn exact(&self) -> Vec<f64> {
@@ -387,28 +446,116 @@ fn the_monitor_says_what_the_error_is() {
     }
 }
 
-#[test]
-fn the_mean_of_estimates_goes_to_the_exact_product() {
-    let alone = Alone::new("sbm:n=200,e=2000,classes=4,features=4,seed=1", 1.0);
-    let exact = alone.exact();
-    let size = norm(exact.iter().copied());
-    let rounds = 300;
+/// The error of one estimate and of the mean of many, both relative to the exact product.
+fn errors(exact: &[f64], rounds: u64, estimate: impl Fn(u64) -> Vec<f64>) -> [f64; 2] {
     let mut mean = vec![0.0; exact.len()];
     let mut squares = 0.0;
     for seed in 0..rounds {
-        let (y, _) = alone.sampled(forced(Policy::Adaptive, 0.3), seed);
-        squares += norm(y.iter().zip(&exact).map(|(y, e)| y - e)).powi(2) / rounds as f64;
+        let y = estimate(seed);
+        squares += norm(y.iter().zip(exact).map(|(y, e)| y - e)).powi(2) / rounds as f64;
         mean.iter_mut().zip(&y).for_each(|(mean, y)| *mean += y / rounds as f64);
     }
-    let (one, all) =
-        (squares.sqrt() / size, norm(mean.iter().zip(&exact).map(|(m, e)| m - e)) / size);
+    let of_mean = norm(mean.iter().zip(exact).map(|(m, e)| m - e));
+    [squares.sqrt(), of_mean].map(|error| error / norm(exact.iter().copied()))
+}
+
+#[test]
+fn the_mean_of_estimates_goes_to_the_exact_product() {
+    let alone = Alone::new("sbm:n=200,e=2000,classes=4,features=4,seed=1", 1.0);
+    let (exact, rounds) = (alone.exact(), 300);
+    let estimate = |seed| alone.sampled(forced(Policy::Adaptive, 0.3), seed).0;
+    let [one, all] = errors(&exact, rounds, estimate);
     // Without bias the error of a mean falls with the root of their number.
     let expected = one / (rounds as f64).sqrt();
     assert!(one > 0.05 && all < 1.3 * expected, "{all} of {one}, expected {expected}");
     // The largest pairs alone are biased, however often they are taken.
     let (largest, _) = alone.sampled(forced(Policy::Rsc, 0.3), 0);
-    let biased = norm(largest.iter().zip(&exact).map(|(y, e)| y - e)) / size;
+    let biased = norm(largest.iter().zip(&exact).map(|(y, e)| y - e));
+    let biased = biased / norm(exact.iter().copied());
     assert!(biased > 3.0 * all, "{biased} and {all}");
+}
+
+#[test]
+fn hubs_that_are_more_than_the_budget_bring_no_bias() {
+    for (set, budget) in graphs().iter().flat_map(|set| [0.05, 0.1, 0.3].map(|b| (set, b))) {
+        let (alone, rounds) = (Alone::of(set, 1.0), 600);
+        let [one, all] = errors(&alone.exact(), rounds, |seed| alone.drawn(budget, seed));
+        let expected = one / (rounds as f64).sqrt();
+        let of = format!("{} at {budget}: {all} of {one}, expected {expected}", set.name());
+        assert!(one > 0.02 && all < 1.4 * expected, "{of}");
+    }
+}
+
+#[test]
+fn a_biased_choice_falls_back_before_it_does_harm_and_says_so() {
+    let set = open("sbm:n=2000,e=60k,classes=4,features=12,seed=3");
+    let look = |trainer: &mut Trainer<'_>| {
+        let approx = trainer.approx().unwrap();
+        (approx.report(), approx.fallen(), approx.summary())
+    };
+    let rsc = Some(forced(Policy::Rsc, 0.1));
+    let (report, fallen, _) = trained((&set, recipe("gcn", 30)), (rsc, 2), look);
+    assert_eq!(report["bound"], 0.5);
+    let fallen = fallen.expect("nodes are alike, so the largest pairs are no sample of the rest");
+    assert!(fallen.contains("not below 0.5") && fallen.contains("layer"), "{fallen}");
+    let mut exact = 0;
+    for layer in report["layers"].as_array().unwrap() {
+        for refresh in layer["refreshes"].as_array().unwrap() {
+            let near = refresh["error"].as_f64().unwrap() < 0.5;
+            assert_eq!(refresh["served"], near, "{layer}");
+        }
+        let epochs = ["exact_epochs", "sampled_epochs"].map(|of| layer[of].as_u64().unwrap());
+        assert_eq!(epochs[0] + epochs[1], 30, "{layer}");
+        // The first epoch and the last fifth are always exact.
+        assert!(epochs[0] >= 7, "{layer}");
+        exact += u64::from(layer["fallbacks"] != 0) * epochs[0];
+    }
+    assert!(exact >= 17, "{report}");
+    // With a bound of the user's, what is further off is taken.
+    let far = Settings { bound: Some(f64::INFINITY), ..forced(Policy::Rsc, 0.1) };
+    let (report, fallen, _) = trained((&set, recipe("gcn", 30)), (Some(far), 2), look);
+    assert!(fallen.is_none() && report["bound"].is_null(), "{fallen:?}");
+}
+
+#[test]
+fn what_was_never_sampled_is_said_to_be_exact() {
+    let set = small();
+    let look = |trainer: &mut Trainer<'_>| {
+        let approx = trainer.approx().unwrap();
+        (approx.report(), approx.summary(), approx.is_possible())
+    };
+    let strict = Settings { error: Some(1e-6), ..forced(Policy::Adaptive, 0.1) };
+    let (report, summary, _) = trained((&set, recipe("gcn", 20)), (Some(strict), 1), look);
+    assert!(summary.starts_with("nothing was sampled"), "{summary}");
+    for layer in report["layers"].as_array().unwrap() {
+        assert!(layer["kept"].is_null() && layer["error"].is_null(), "{layer}");
+        assert_eq!((&layer["exact_epochs"], &layer["sampled_epochs"]), (&20.into(), &0.into()));
+    }
+    // Products that took all their time are no less of an epoch than those that were sampled.
+    let ceiling = report["ceiling"].as_f64();
+    assert!(ceiling.is_none_or(|ceiling| ceiling > 1.0), "{report}");
+    // A budget that is to follow an error does not stay at all of the work.
+    let follows = Settings { error: Some(0.4), ..forced(Policy::Adaptive, 1.0) };
+    let (report, _, possible) = trained((&set, recipe("gcn", 20)), (Some(follows), 1), look);
+    let sampled = |layer: &serde_json::Value| layer["sampled_epochs"] != 0;
+    assert!(possible && report["layers"].as_array().unwrap().iter().any(sampled), "{report}");
+}
+
+#[test]
+fn networks_without_a_product_to_sample_say_so() {
+    let set = small();
+    let look = |trainer: &mut Trainer<'_>| {
+        let approx = trainer.approx().unwrap();
+        (approx.is_on(), approx.is_possible())
+    };
+    let maxima = Recipe {
+        config: Config { aggregate: Aggregate::Max, ..recipe("sage", 2).config },
+        ..recipe("sage", 2)
+    };
+    for recipe in [recipe("gat", 2), recipe("mlp", 2), maxima] {
+        let asked = Some(forced(Policy::Adaptive, 0.1));
+        assert_eq!(trained((&set, recipe), (asked, 1), look), (false, false));
+    }
 }
 
 /// Runs that accuracies are means of.

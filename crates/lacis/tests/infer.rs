@@ -3,7 +3,7 @@
 use lacis::infer::{On, Predictor, Way, What};
 use lacis::kernels::Profile;
 use lacis::machine::this_machine;
-use lacis::nn::{Config, MODELS};
+use lacis::nn::{Config, Jump, MODELS};
 use lacis::plan::op::NormKind;
 use lacis::train::Recipe;
 use lacis::{Dataset, Dense, Features, Threads, data::Job};
@@ -79,8 +79,10 @@ fn jumps_residuals_norms_and_embeddings_go_layer_by_layer_too() {
         [("gcn", NormKind::Batch), ("sage", NormKind::Layer), ("gin", NormKind::Layer)]
     {
         let mut config = Config::new(24, 24, 4);
-        (config.residual, config.jumping, config.norm) = (true, model == "sage", Some(norm));
-        (config.layers, config.learn_eps, config.mlp_layers) = (3, model == "gin", 2);
+        (config.residual, config.norm) = (true, Some(norm));
+        config.jumping = (model == "sage").then_some(Jump::Max);
+        (config.layers, config.learn_eps) = (3, model == "gin");
+        config.mlp_layers = if model == "gin" { 2 } else { 1 };
         let predictor = Predictor::new(on, Recipe::new(model, config), 4).unwrap();
         same_under_any_budget(&predictor, What::Logits, model);
         same_under_any_budget(&predictor, What::Embeddings, model);

@@ -186,3 +186,38 @@ fn everything_drawn_is_the_whole_graph() {
         assert!((a - b).abs() < 2e-4, "{a} and {b}");
     }
 }
+
+/// Without learning, scores are those of the trainer, and a small budget changes none of them.
+#[test]
+fn a_predictor_scores_pairs_too() {
+    let threads = Threads::new(2).unwrap();
+    let (set, links) = linked(&threads);
+    let (profile, split) = (Profile::unmeasured(this_machine()), Split::default());
+    let job = Job { dataset: &set, split: &split, threads: &threads, profile: &profile };
+    for decoder in [Decoder::Dot, Decoder::Mlp] {
+        let recipe = recipe("sage", decoder, &links);
+        let mut trainer = Trainer::new(&job, recipe.clone()).unwrap();
+        trainer.step(&mut Nobody).unwrap();
+        let expected: Vec<f32> = trainer
+            .logits(|scores| (0..scores.n_rows()).map(|i| scores.row(i)[0]).collect())
+            .unwrap();
+        let on = lacis::infer::On { dataset: &set, threads: &threads, profile: &profile };
+        let mut predictor = lacis::infer::Predictor::new(on, recipe, 8).unwrap();
+        let (network, tensors) = (predictor.model().clone(), trainer.model_tensors().unwrap());
+        let params = predictor.params_mut();
+        lacis::train::state::load_model(&network, params, tensors).unwrap();
+        for budget in [None, Some(5 << 20)] {
+            let (found, _) = predictor.scores(links.judged(), budget).unwrap();
+            assert_eq!(found.len(), expected.len());
+            for (a, b) in found.iter().zip(&expected) {
+                assert!((a - b).abs() < 1e-4 * (1.0 + b.abs()), "{decoder:?}: {a} and {b}");
+            }
+        }
+        let (rows, _) = predictor.run(lacis::infer::What::Embeddings, None).unwrap();
+        assert_eq!((rows.n_rows(), rows.n_cols()), (300, 8));
+        let error = predictor.run(lacis::infer::What::Logits, None).unwrap_err().to_string();
+        assert!(error.contains("embeddings"), "{error}");
+        assert!(predictor.scores(links.judged(), Some(1000)).is_err(), "too little memory");
+        assert!(predictor.scores(&[], None).unwrap().0.is_empty());
+    }
+}

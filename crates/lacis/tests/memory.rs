@@ -12,7 +12,7 @@ use lacis::exec::{Nobody, Observe};
 use lacis::kernels::Profile;
 use lacis::machine::this_machine;
 use lacis::nn::sage::Aggregate;
-use lacis::nn::{Config, MODELS};
+use lacis::nn::{Config, Jump, MODELS};
 use lacis::plan::op::NormKind;
 use lacis::train::{Job, Recipe, Trainer};
 use lacis::{Dataset, Split, Threads};
@@ -77,7 +77,7 @@ fn recipes() -> Vec<(String, Recipe)> {
     with("batch norm", "gcn", &|recipe| recipe.config.norm = Some(NormKind::Batch));
     with("layer norm", "gin", &|recipe| recipe.config.norm = Some(NormKind::Layer));
     with("maxima", "sage", &|recipe| recipe.config.aggregate = Aggregate::Max);
-    with("jumping", "gat", &|recipe| recipe.config.jumping = true);
+    with("jumping", "gat", &|recipe| recipe.config.jumping = Some(Jump::Concat));
     with("learned epsilon", "gin", &|recipe| recipe.config.learn_eps = true);
     with("no savings", "gcn", &|recipe| recipe.settings.without = vec!["all".to_owned()]);
     all

@@ -5,7 +5,7 @@ use lacis::data::Job as Reading;
 use lacis::exec::Nobody;
 use lacis::kernels::Profile;
 use lacis::machine::this_machine;
-use lacis::nn::{Config, MODELS};
+use lacis::nn::{Config, Jump, MODELS};
 use lacis::params::Optimizer;
 use lacis::plan::op::{NormKind, Read};
 use lacis::plan::plan::Precision;
@@ -95,7 +95,8 @@ fn norms_residuals_and_graphs_learn_too() {
         let [wide, narrow] = [Precision::F32, Precision::Bf16].map(|precision| {
             let mut own = recipe(model, 8, precision);
             (own.config.layers, own.config.norm) = (3, Some(norm));
-            (own.config.residual, own.config.jumping, own.config.dropout) = (true, true, 0.2);
+            (own.config.residual, own.config.dropout) = (true, 0.2);
+            own.config.jumping = Some(Jump::Concat);
             curve(&set, own, 2).0
         });
         assert_near(&wide, &narrow, model);

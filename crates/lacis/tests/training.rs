@@ -9,7 +9,7 @@ use lacis::kernels::Profile;
 use lacis::kernels::loss::Loss;
 use lacis::levels::{Asked, Levels};
 use lacis::machine::this_machine;
-use lacis::nn::{Config, MODELS};
+use lacis::nn::{Config, Init, Jump, MODELS, options};
 use lacis::params::Optimizer;
 use lacis::plan::choose::{RuleSet, SAVINGS, Settings, with_candidate};
 use lacis::plan::op::NormKind;
@@ -110,13 +110,25 @@ fn assert_same_curve(left: &[f64], right: &[f64], what: &str) {
 fn gradients_of_every_model_are_slopes() {
     let threads = Threads::one();
     let profile = Profile::unmeasured(this_machine());
-    let all = MODELS.iter().map(|model| (model.name, false)).chain([("sage", true)]);
-    for (model, normalize, sparse) in all.flat_map(|(m, n)| [(m, n, false), (m, n, true)]) {
+    type Change = fn(&mut Config);
+    let plain: Change = |_| {};
+    let changed: [(&str, Change); 8] = [
+        ("sage", |c| c.normalize = true),
+        ("gat", |c| (c.out_heads, c.slope) = (3, 0.6)),
+        ("gatv2", |c| (c.out_heads, c.slope) = (2, 0.05)),
+        ("gcn", |c| c.degrees = false),
+        ("gcn", |c| (c.jumping, c.layers) = (Some(Jump::Max), 3)),
+        ("gat", |c| (c.jumping, c.layers) = (Some(Jump::Max), 3)),
+        ("appnp", |c| c.alpha = 0.4),
+        ("gcn2", |c| (c.alpha, c.theta, c.shared_weights) = (0.4, 1.5, false)),
+    ];
+    let all = MODELS.iter().map(|model| (model.name, plain)).chain(changed);
+    for (model, change, sparse) in all.flat_map(|(m, c)| [(m, c, false), (m, c, true)]) {
         let set = odd_graph(sparse);
         let split = split_of(&set);
         let job = Job { dataset: &set, split: &split, threads: &threads, profile: &profile };
         let mut own = recipe(model, 1000);
-        own.config.normalize = normalize;
+        change(&mut own.config);
         let mut trainer = Trainer::new(&job, own).unwrap();
         trainer.params_mut().keep_gradients();
         trainer.step(&mut Nobody).unwrap();
@@ -159,18 +171,22 @@ fn gradients_of_every_model_are_slopes() {
 fn every_model_learns_with_every_option() {
     let threads = Threads::new(2).unwrap();
     let set = karate(&threads);
-    let options: [fn(&mut Config); 6] = [
-        |_| {},
+    let options: [fn(&mut Config); 7] = [
+        |c| c.input_dropout = 0.2,
         |c| c.norm = Some(NormKind::Batch),
         |c| c.norm = Some(NormKind::Layer),
         |c| (c.residual, c.layers, c.dropout) = (true, 3, 0.2),
-        |c| c.jumping = true,
-        |c| (c.input_dropout, c.learn_eps, c.mlp_layers) = (0.2, true, 2),
+        |c| c.jumping = Some(Jump::Concat),
+        |c| (c.jumping, c.layers) = (Some(Jump::Max), 3),
+        |c| (c.learn_eps, c.mlp_layers) = (true, 2),
     ];
     for model in MODELS {
         for (number, option) in options.iter().enumerate() {
             let mut recipe = recipe(model.name, 30);
             option(&mut recipe.config);
+            if options::check(model.name, &recipe.config).is_err() {
+                continue;
+            }
             let (losses, _) = curve(&set, &recipe, &threads);
             let (first, last) = (losses[0], losses[29]);
             assert!(last < first, "{} option {number}: {first} to {last}", model.name);
@@ -254,7 +270,8 @@ fn a_checkpoint_goes_on_to_the_same_bits() {
     for model in MODELS {
         let mut recipe = recipe(model.name, 12);
         recipe.config.dropout = 0.5;
-        recipe.config.norm = Some(NormKind::Batch);
+        let stacked = !matches!(model.name, "sgc" | "gcn2");
+        recipe.config.norm = stacked.then_some(NormKind::Batch);
         let mut whole = Trainer::new(&job, recipe.clone()).unwrap();
         let (expected, weights) = losses(&mut whole);
         let mut first = Trainer::new(&job, recipe.clone()).unwrap();
@@ -427,4 +444,99 @@ fn what_cannot_be_trained_is_said_clearly() {
     let job = Job { dataset: &bare, split: &split, threads: &threads, profile: &profile };
     let error = Trainer::new(&job, recipe("gcn", 1)).err().unwrap().to_string();
     assert!(error.contains("labels"), "{error}");
+}
+
+/// What a layer gives on the path 0–1–2 with features 1, 2, 4, weights 1 and biases 0: the numbers
+/// that the models' files show, as torch_geometric's layers compute them.
+#[test]
+fn the_numbers_that_models_show_are_theirs() {
+    type Change = fn(&mut Config);
+    let gcn = [1.3165, 2.7079, 2.8165];
+    let (attended, spread) = ([1.7311, 3.6456, 3.7616], [1.2848, 2.6371, 2.9348]);
+    let shown: [(&str, Change, [f32; 3]); 14] = [
+        ("gcn", |_| {}, gcn),
+        ("gcn", |c| c.degrees = false, [2.0, 5.0, 2.0]),
+        ("sage", |_| {}, [3.0, 4.5, 6.0]),
+        ("gin", |_| {}, [3.0, 7.0, 6.0]),
+        ("gat", |_| {}, attended),
+        ("gat", |c| c.out_heads = 3, attended),
+        ("gatv2", |_| {}, attended),
+        ("sgc", |_| {}, gcn),
+        ("tagcn", |c| c.hops = Some(1), [2.4142, 5.5355, 5.4142]),
+        ("cheb", |c| c.hops = Some(2), [-0.4142, -1.5355, 2.5858]),
+        ("appnp", |c| c.hops = Some(1), spread),
+        ("gcn2", |_| {}, spread),
+        ("gatedgcn", |_| {}, [2.9051, 6.9427, 5.9951]),
+        ("mlp", |_| {}, [1.0, 2.0, 4.0]),
+    ];
+    let threads = Threads::one();
+    let profile = Profile::unmeasured(this_machine());
+    let graph = Graph::from_edges(3, &[(0, 1), (1, 0), (1, 2), (2, 1)]).unwrap();
+    let x: Dense = Dense::from_fn(3, 1, |i, _| [1.0, 2.0, 4.0][i]);
+    let set = Dataset::new("path", graph).with_features(Features::Dense(x)).unwrap();
+    let on = lacis::infer::On { dataset: &set, threads: &threads, profile: &profile };
+    for (model, change, expected) in shown {
+        let mut config = Config::new(1, 1, 1);
+        (config.layers, config.heads) = (1, 1);
+        change(&mut config);
+        let recipe = Recipe::new(model, config);
+        let mut predictor = lacis::infer::Predictor::new(on, recipe, 1).unwrap();
+        let specs = predictor.model().params.clone();
+        for (spec, param) in specs.iter().zip(predictor.params_mut().all_mut()) {
+            let number = if spec.name.ends_with("bias") { 0.0 } else { 1.0 };
+            param.value.data_mut().fill(number);
+        }
+        let (found, _) = predictor.run(lacis::infer::What::Logits, None).unwrap();
+        for (found, expected) in found.data().iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-4, "{model}: {found}, not {expected}");
+        }
+    }
+}
+
+/// A network that no table has: trained, judged, kept, read again, computed without learning.
+#[test]
+fn a_network_of_ones_own_is_trained_like_others() {
+    let threads = Threads::new(2).unwrap();
+    let set = karate(&threads);
+    let profile = Profile::unmeasured(this_machine());
+    let split = split_of(&set);
+    let job = Job { dataset: &set, split: &split, threads: &threads, profile: &profile };
+    let gcn = lacis::nn::kind("gcn").unwrap();
+    let own = Recipe::own("mine", Config::new(1, 8, 1), gcn.build);
+    let mut recipe = Recipe { epochs: 8, seed: 7, ..own };
+    recipe.optimizer = Optimizer::adam(0.02, 5e-4);
+    recipe.config.dropout = 0.3;
+    let same = Recipe { model: "gcn".to_owned(), own: None, ..recipe.clone() };
+    let mut trainer = Trainer::new(&job, recipe.clone()).unwrap();
+    let (found, expected) = (losses(&mut trainer), curve(&set, &same, &threads));
+    assert_eq!(found, expected, "the same formula learns to the same bits");
+    assert_eq!(trainer.model().name, "mine");
+    let tensors = trainer.model_tensors().unwrap();
+    let on = lacis::infer::On { dataset: &set, threads: &threads, profile: &profile };
+    let mut predictor = lacis::infer::Predictor::new(on, recipe.clone(), 4).unwrap();
+    let network = predictor.model().clone();
+    let params = predictor.params_mut();
+    lacis::train::state::load_model(&network, params, tensors).unwrap();
+    let (results, _) = predictor.run(lacis::infer::What::Logits, None).unwrap();
+    trainer
+        .logits(|own| {
+            for i in 0..own.n_rows() {
+                let far = |(a, b): (&f32, &f32)| (a - b).abs() > 1e-4;
+                assert!(!own.row(i).iter().zip(results.row(i)).any(far), "row {i}");
+            }
+        })
+        .unwrap();
+    recipe.sample = Some("neighbor:5,5".parse().unwrap());
+    recipe.batch_size = Some(64);
+    assert!(Trainer::new(&job, recipe).unwrap().step(&mut Nobody).unwrap().loss.is_finite());
+    let sparse = odd_graph(true);
+    let split = split_of(&sparse);
+    let job = Job { dataset: &sparse, split: &split, threads: &threads, profile: &profile };
+    let rows = Recipe::own("rows", Config::new(1, 8, 1), |build, config, x| {
+        let w = build.weight("w.weight".into(), config.inputs, config.outputs, Init::Glorot);
+        let a = build.aggregate(lacis::plan::op::Graph::BARE);
+        (a * x + x.top(build.level())) * w
+    });
+    let mut trainer = Trainer::new(&job, rows).unwrap();
+    assert!(trainer.step(&mut Nobody).unwrap().loss.is_finite(), "rows of sparse features");
 }

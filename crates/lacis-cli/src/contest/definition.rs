@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
+use clap::Parser;
 use lacis::{Error, Result};
 use serde::{Deserialize, Serialize};
+
+use crate::args::Cli;
 
 /// The peers there are: modes of torch_geometric, and torch_geometric with `lacis.patch()`.
 pub const PEERS: [&str; 4] = ["edge_index", "csr", "sparse_tensor", "plugin"];
@@ -166,10 +169,26 @@ impl Definition {
         if rounds == 0 || seconds.is_nan() || seconds < 0.0 {
             return bad("rounds must be 1 or more, and seconds 0 or more".to_owned());
         }
-        match self.cases().is_empty() {
-            true => bad("asks for nothing: graphs, models and hidden are lists".to_owned()),
-            false => Ok(()),
+        let cases = self.cases();
+        if cases.is_empty() {
+            return bad("asks for nothing: graphs, models and hidden are lists".to_owned());
         }
+        for (at, mode) in self.modes.iter().enumerate() {
+            let case = cases.iter().find(|case| case.mode == at);
+            if let Some(wrong) = case.and_then(|case| self.misuse(case)) {
+                return bad(format!("the args of mode '{}': {wrong}", mode.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is wrong with the flags of a case, were they typed.
+    fn misuse(&self, case: &Case) -> Option<String> {
+        let words = self.words(case, &self.graphs[case.graph].name);
+        let typed = std::iter::once("lacis").chain(words.iter().map(String::as_str));
+        let text = Cli::try_parse_from(typed).err()?.to_string();
+        let first = text.lines().next().unwrap_or_default();
+        Some(first.trim_start_matches("error: ").to_owned())
     }
 
     /// Who is measured beside us on a graph.

@@ -227,34 +227,79 @@ fn dots(svg: &mut String, one: &Series, [x, y]: [&Scale; 2], colour: usize) {
     }
 }
 
-/// Points below a roof of bandwidth and speed, both axes in powers of ten.
-pub fn roofline(title: &str, points: &[Series], [gbps, gflops]: [f64; 2]) -> String {
-    let axes = [
-        Axis { label: "operations per byte", log: true },
-        Axis { label: "billion operations per second", log: true },
-    ];
-    let roof: Vec<[f64; 2]> = [1e-2, gflops / gbps, (gflops / gbps * 10.0).max(100.0)]
-        .map(|intensity: f64| [intensity, (intensity * gbps).min(gflops)])
-        .to_vec();
-    let mut all = vec![Series { name: "roof".to_owned(), points: roof.clone() }];
-    all.extend(
-        points.iter().map(|one| Series { name: one.name.clone(), points: one.points.clone() }),
-    );
+/// Named points: where they are, and what each is.
+pub struct Cloud {
+    pub name: String,
+    pub dots: Vec<([f64; 2], String)>,
+}
+
+/// Points of several kinds over common axes, and a line that they are seen against.
+fn clouds(title: &str, clouds: &[Cloud], axes: [Axis; 2], line: (&str, Vec<[f64; 2]>)) -> String {
+    let (name, line) = line;
+    let mut all = vec![Series { name: name.to_owned(), points: line.clone() }];
+    all.extend(clouds.iter().map(|cloud| {
+        let points = cloud.dots.iter().map(|(at, _)| *at).collect();
+        Series { name: String::new(), points }
+    }));
     let [x, y] = scales(&all, axes);
     let mut svg = String::new();
     frame(&mut svg, [&x, &y], axes);
     let path: Vec<String> =
-        roof.iter().map(|[a, b]| format!("{:.1} {:.1}", x.at(*a), y.at(*b))).collect();
-    let _ = write!(svg, "<path class=roof d='M{}'><title>roof</title></path>", path.join("L"));
-    for (at, one) in points.iter().enumerate() {
-        dots(&mut svg, one, [&x, &y], at % 8);
+        line.iter().map(|[a, b]| format!("{:.1} {:.1}", x.at(*a), y.at(*b))).collect();
+    let _ = write!(
+        svg,
+        "<path class=roof d='M{}'><title>{}</title></path>",
+        path.join("L"),
+        escaped(name)
+    );
+    for (colour, cloud) in clouds.iter().enumerate() {
+        for ([px, py], what) in &cloud.dots {
+            let _ = write!(
+                svg,
+                "<circle class=dot r=3.6 cx={:.1} cy={:.1} style='fill:var(--c{})'>\
+                 <title>{}</title></circle>",
+                x.at(*px),
+                y.at(*py),
+                colour % 8,
+                escaped(what)
+            );
+        }
     }
-    let names: Vec<&str> = points.iter().map(|one| one.name.as_str()).collect();
+    let names: Vec<&str> = clouds.iter().map(|cloud| cloud.name.as_str()).collect();
     figure(title, &legend(&names), &drawing(title, SIZE, &svg))
+}
+
+/// Points below a roof of bandwidth and, where that is known, speed; both axes in powers of ten.
+pub fn roofline(title: &str, points: &[Cloud], [gbps, gflops]: [f64; 2]) -> String {
+    let axes = [
+        Axis { label: "operations per byte", log: true },
+        Axis { label: "billion operations per second", log: true },
+    ];
+    let intensities = || points.iter().flat_map(|cloud| cloud.dots.iter().map(|(at, _)| at[0]));
+    let (least, most) = (intensities().fold(0.1, f64::min), intensities().fold(1.0, f64::max));
+    let ridge = (gflops / gbps).clamp(least, most);
+    let roof = [least, if ridge.is_finite() { ridge } else { most }, most]
+        .map(|intensity| [intensity, (intensity * gbps).min(gflops)]);
+    clouds(title, points, axes, ("the roof", roof.to_vec()))
+}
+
+/// Pairs of times against the line on which both are the same, in powers of ten.
+pub fn pairs(title: &str, points: &[Cloud], labels: [&'static str; 2]) -> String {
+    let both = || points.iter().flat_map(|cloud| cloud.dots.iter().flat_map(|(at, _)| *at));
+    let usable = both().filter(|ms| ms.is_finite() && *ms > 0.0);
+    let (low, high) = usable.fold((f64::INFINITY, 0.0_f64), |(a, b), v| (a.min(v), b.max(v)));
+    if low > high {
+        return String::new();
+    }
+    // The same powers of ten on both axes.
+    let corners = [low, high * 1.000_001].map(|ms| [ms, ms]);
+    clouds(title, points, labels.map(|label| Axis { label, log: true }), ("equal", corners.into()))
 }
 
 /// Room for names beside a heat map.
 const LABELS: f64 = 260.0;
+/// Degrees by which long names of columns lean.
+const LEAN: f64 = 24.0;
 
 /// A name of at most so many letters.
 fn cut(name: &str, most: usize) -> String {
@@ -269,18 +314,23 @@ pub fn heat(title: &str, (rows, cols): (&[String], &[String]), values: &[Vec<f64
     // As wide as the longest name, up to a third of the picture.
     let letters = rows.iter().map(|row| row.chars().count()).max().unwrap_or(0);
     let left = (16.0 + 6.4 * letters as f64).clamp(80.0, LABELS);
-    let (top, high) = (26.0, 26.0);
+    let high = 26.0;
     let wide = ((SIZE[0] - left - 10.0) / cols.len().max(1) as f64).min(110.0);
+    // Names that are longer than columns are wide lean, and end where their columns begin.
+    let letters = cols.iter().map(|col| col.chars().count()).max().unwrap_or(0) as f64;
+    let lean = letters * 6.4 > wide;
+    let top = if lean { 16.0 + letters.min(26.0) * 6.4 * LEAN.to_radians().sin() } else { 26.0 };
     let all = || values.iter().flatten().copied().filter(|v| v.is_finite() && *v > 0.0);
     let (low, most) = all().fold((f64::INFINITY, 0.0_f64), |(a, b), v| (a.min(v), b.max(v)));
     let mut svg = String::new();
     for (at, col) in cols.iter().enumerate() {
-        let x = left + (at as f64 + 0.5) * wide;
-        let (short, whole) = (escaped(&cut(col, (wide / 6.4) as usize)), escaped(col));
-        let _ = write!(
-            svg,
-            "<text x={x:.1} y=18 text-anchor=middle>{short}<title>{whole}</title></text>"
-        );
+        let (x, y) = (left + (at as f64 + 0.5) * wide, top - 8.0);
+        let (short, whole) = (escaped(&cut(col, 26)), escaped(col));
+        let place = match lean {
+            true => format!("text-anchor=end transform='rotate({LEAN} {x:.1} {y:.1})'"),
+            false => "text-anchor=middle".to_owned(),
+        };
+        let _ = write!(svg, "<text x={x:.1} y={y:.1} {place}>{short}<title>{whole}</title></text>");
     }
     for (r, row) in rows.iter().enumerate() {
         let y = top + r as f64 * high;

@@ -1,14 +1,14 @@
 //! Sections of suites and of trainings beside others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::chart::{self, number};
+use super::chart::{self, Cloud, number};
 use super::section;
 use super::table::{cards, float, table, value};
 use crate::out::bytes;
-use crate::ratios::geometric_mean;
+use crate::ratios::{geometric_mean, rank_correlation};
 
 fn text<'a>(line: &'a Value, name: &str) -> &'a str {
     line[name].as_str().unwrap_or_default()
@@ -59,12 +59,14 @@ pub fn suite(lines: &[&Value]) -> String {
     let mean = geometric_mean(ratios.iter().map(|(_, ratio)| *ratio));
     let least = ratios.iter().map(|(_, ratio)| *ratio).fold(f64::NAN, f64::min);
     let times = |times: Option<f64>| times.map_or("–".to_owned(), |t| format!("{}×", number(t)));
-    let mut body = cards(&[
-        (ours.len().to_string(), "problems"),
+    let beside = [
         (ratios.len().to_string(), "with a peer"),
         (times(mean), "the best peer (geometric mean)"),
         (times(Some(least).filter(|least| least.is_finite())), "at least"),
-    ]);
+    ];
+    let beside = beside.into_iter().filter(|_| !ratios.is_empty());
+    let problems = (ours.len().to_string(), "problems");
+    let mut body = cards(&std::iter::once(problems).chain(beside).collect::<Vec<_>>());
     let mut by_op: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for (line, ratio) in &ratios {
         by_op.entry(text(line, "op")).or_default().push(*ratio);
@@ -76,52 +78,136 @@ pub fn suite(lines: &[&Value]) -> String {
     if !bars.is_empty() {
         body.push_str(&chart::bars("The best peer's time over Lacis's, by operation", &bars, "×"));
     }
+    let rate = |line: &Value| float(&line["gbps"]);
+    let share = |line: &Value| 100.0 * float(&line["roofline"]);
     let axis = |line: &Value| {
         let is_plain = line["factor"] == 1 && float(&line["sparsity"]) == 0.0;
-        is_plain.then(|| format!("{} axis {}", text(line, "shape"), value(&line["dim"])))
+        is_plain.then(|| (0, format!("{} axis {}", text(line, "shape"), value(&line["dim"]))))
     };
-    body.push_str(&heat("GB/s of Lacis, by shape and axis", &ours, axis));
     let zeros = |line: &Value| {
         let square = text(line, "shape") == "2d" && line["dim"] == 0 && line["factor"] == 1;
-        square.then(|| format!("{} % zeros", number(100.0 * float(&line["sparsity"]))))
+        square.then(|| (0, format!("{} % zeros", number(100.0 * float(&line["sparsity"])))))
     };
-    body.push_str(&heat("GB/s of Lacis, by the share of zeros", &ours, zeros));
-    body.push_str(&heat("GB/s of Lacis, by the order of the index", &ours, |line| {
-        line["index"].as_str().map(str::to_owned)
-    }));
+    let order = |line: &Value| line["index"].as_str().map(|order| (0, order.to_owned()));
+    body.push_str(&heat(("GB/s of Lacis, by the bytes that are moved", 1), &ours, rate, size));
+    body.push_str(&heat(
+        ("% of the speed of moving the data alone, by bytes", 1),
+        &ours,
+        share,
+        size,
+    ));
+    body.push_str(&heat(("GB/s of Lacis, by shape and axis", 2), &ours, rate, axis));
+    body.push_str(&heat(("GB/s of Lacis, by the share of zeros", 2), &ours, rate, zeros));
+    body.push_str(&heat(("GB/s of Lacis, by the order of the index", 2), &ours, rate, order));
     section("Suite", &body)
 }
 
-/// Mean rates by operation and something else.
-fn heat(title: &str, lines: &[&Value], column: impl Fn(&Value) -> Option<String>) -> String {
-    let mut rates: BTreeMap<(String, String), Vec<f64>> = BTreeMap::new();
+/// The power of four next to the bytes that a problem moves.
+fn size(line: &Value) -> Option<(i32, String)> {
+    let power = (float(&line["bytes"]).log2() / 2.0).round();
+    // Nothing smaller is worth telling apart, and nothing is larger.
+    (2.0..24.0).contains(&power).then(|| (power as i32, bytes(1 << (2 * power as usize))))
+}
+
+/// Means of a number by operation and something else: what a column is called, and its place.
+/// Operations with fewer values than that have nothing to compare.
+fn heat(
+    (title, least): (&str, usize),
+    lines: &[&Value],
+    of: impl Fn(&Value) -> f64,
+    column: impl Fn(&Value) -> Option<(i32, String)>,
+) -> String {
+    let mut found: BTreeMap<(String, (i32, String)), Vec<f64>> = BTreeMap::new();
     for line in lines {
-        if let Some(column) = column(line) {
+        if let Some(column) = column(line).filter(|_| of(line) > 0.0) {
             let key = (text(line, "op").to_owned(), column);
-            rates.entry(key).or_default().push(float(&line["gbps"]));
+            found.entry(key).or_default().push(of(line));
         }
     }
-    let distinct = |of: fn(&(String, String)) -> &String| {
-        let mut all: Vec<String> = rates.keys().map(|key| of(key).clone()).collect();
-        all.sort();
-        all.dedup();
-        all
-    };
-    let (rows, cols) = (distinct(|key| &key.0), distinct(|key| &key.1));
-    if cols.len() < 2 {
+    let values = |row: &String| found.keys().filter(|(other, _)| other == row).count();
+    let rows: BTreeSet<String> = found.keys().map(|(row, _)| row.clone()).collect();
+    let rows: Vec<String> = rows.into_iter().filter(|row| values(row) >= least).collect();
+    let shown = found.keys().filter(|(row, _)| rows.contains(row));
+    let cols: BTreeSet<&(i32, String)> = shown.map(|(_, col)| col).collect();
+    if cols.len() < 2 || rows.is_empty() {
         return String::new();
     }
-    let rate = |row: &String, col: &String| {
-        let all = rates.get(&(row.clone(), col.clone()));
+    let mean = |row: &String, col: &(i32, String)| {
+        let all = found.get(&(row.clone(), col.clone()));
         all.and_then(|all| geometric_mean(all.iter().copied())).unwrap_or(f64::NAN)
     };
     let grid: Vec<Vec<f64>> =
-        rows.iter().map(|row| cols.iter().map(|col| rate(row, col)).collect()).collect();
+        rows.iter().map(|row| cols.iter().map(|col| mean(row, col)).collect()).collect();
+    let cols: Vec<String> = cols.into_iter().map(|(_, name)| name.clone()).collect();
     chart::heat(title, (&rows, &cols), &grid)
+}
+
+/// The last lines of their problems: what was measured again counts as it was then.
+fn latest<'a>(lines: &[&'a Value]) -> Vec<&'a Value> {
+    let is_last = |(at, line): &(usize, &&Value)| {
+        line["id"].is_null() || lines[at + 1..].iter().all(|later| later["id"] != line["id"])
+    };
+    lines.iter().enumerate().filter(is_last).map(|(_, line)| *line).collect()
+}
+
+/// Predicted epochs of Lacis against measured ones, by model.
+fn predictions(lines: &[&Value]) -> String {
+    let mut by_model: BTreeMap<&str, Vec<([f64; 2], String)>> = BTreeMap::new();
+    for line in lines {
+        let both = ["predicted_ms", "epoch_ms"].map(|name| float(&line["lacis"][name]));
+        if both.iter().all(|ms| *ms > 0.0) {
+            let [predicted, measured] = both.map(number);
+            let (graph, hidden) = (text(line, "graph"), value(&line["hidden"]));
+            let what = format!("{graph} {hidden}: predicted {predicted} ms, measured {measured}");
+            by_model.entry(text(line, "model")).or_default().push((both, what));
+        }
+    }
+    let all: Vec<[f64; 2]> = by_model.values().flatten().map(|(at, _)| *at).collect();
+    let rank = rank_correlation(&all)
+        .map_or(String::new(), |rank| format!("; rank correlation {}", number(rank)));
+    let clouds: Vec<Cloud> =
+        by_model.into_iter().map(|(name, dots)| Cloud { name: name.to_owned(), dots }).collect();
+    let title = format!("Epochs of Lacis as predicted and as measured{rank}");
+    chart::pairs(&title, &clouds, ["ms, predicted", "ms, measured"])
+}
+
+/// Two files of results: who got slower, and who faster.
+pub fn compared(lines: &[&Value]) -> String {
+    let (ends, ratios): (Vec<&Value>, Vec<&Value>) =
+        lines.iter().partition(|line| line["event"] == "compared");
+    let times = |of: &Value| of.as_f64().map_or("–".to_owned(), |t| format!("{}×", number(t)));
+    let mut body = String::new();
+    if let Some(end) = ends.last() {
+        body.push_str(&cards(&[
+            (value(&end["pairs"]), "problems that both timed"),
+            (times(&end["geometric_mean"]), "B's time over A's (geometric mean)"),
+            (times(&end["peers_geometric_mean"]), "the same of peers"),
+            (value(&end["regressions"]), "slower than was allowed"),
+        ]));
+    }
+    let mut by_engine: BTreeMap<&str, Vec<([f64; 2], String)>> = BTreeMap::new();
+    for line in &ratios {
+        let both = ["a_ms", "b_ms"].map(|name| float(&line[name]));
+        let what = format!("{}: {}", text(line, "problem"), times(&line["ratio"]));
+        by_engine.entry(text(line, "engine")).or_default().push((both, what));
+    }
+    let clouds: Vec<Cloud> =
+        by_engine.into_iter().map(|(name, dots)| Cloud { name: name.to_owned(), dots }).collect();
+    let title = "Above the line, B is slower";
+    body.push_str(&chart::pairs(title, &clouds, ["ms in A", "ms in B"]));
+    let columns =
+        [("problem", false), ("engine", false), ("A ms", true), ("B ms", true), ("B over A", true)];
+    let row = |line: &&Value| {
+        let names = ["problem", "engine", "a_ms", "b_ms", "ratio"];
+        (false, names.map(|name| value(&line[name])).to_vec())
+    };
+    let rows: Vec<(bool, Vec<String>)> = ratios.iter().map(row).collect();
+    section("Comparison", &(body + &table(&columns, &rows)))
 }
 
 /// Trainings beside others.
 pub fn trainings(lines: &[&Value]) -> String {
+    let lines = &latest(lines)[..];
     let timed = lines.iter().filter(|line| line["lacis"].is_object());
     let named = |line: &Value| {
         format!("{} {} {}", text(line, "graph"), text(line, "model"), value(&line["hidden"]))
@@ -145,6 +231,7 @@ pub fn trainings(lines: &[&Value]) -> String {
     if !bars.is_empty() {
         body.push_str(&chart::bars("A peer's epoch over Lacis's", &bars, "×"));
     }
+    body.push_str(&predictions(lines));
     let columns = [
         ("training", false),
         ("beside", false),

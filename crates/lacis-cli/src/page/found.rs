@@ -1,10 +1,9 @@
 //! Sections of training, plans and analyses.
 
-use std::fmt::Write;
-
 use serde_json::Value;
 
 use super::chart::{self, Axis, Bar, Series, escaped, number};
+use super::diagram::diagram;
 use super::section;
 use super::table::{cards, float, formula, table, value, with_unit};
 use crate::out::bytes;
@@ -32,7 +31,6 @@ pub fn summary(lines: &[&Value]) -> String {
         (value(&done["plan"]), "plan"),
         (texts(&done["savings"]), "exact savings"),
     ];
-    let shown: Vec<(String, &str)> = shown.into_iter().filter(|(text, _)| text != "–").collect();
     let spent: Vec<(String, Vec<f64>)> = ["load_s", "plan_s", "train_s", "eval_s"]
         .iter()
         .filter(|name| done[**name].is_number())
@@ -40,15 +38,14 @@ pub fn summary(lines: &[&Value]) -> String {
         .collect();
     let mut body = cards(&shown);
     if !spent.is_empty() {
-        body.push_str(&format!(
-            "<h3>Where the time went</h3>{}",
-            chart::bars("seconds", &spent, "s")
-        ));
+        body.push_str(&chart::bars("Where the time went", &spent, "s"));
     }
-    if let Some(kinds) = done["steps"].as_object() {
-        let kinds: Vec<(String, Vec<f64>)> =
+    if let Some(kinds) = done["kinds"].as_object() {
+        let mut kinds: Vec<(String, Vec<f64>)> =
             kinds.iter().map(|(kind, share)| (kind.clone(), vec![100.0 * float(share)])).collect();
-        body.push_str(&chart::bars("time by kind of step", &kinds, "%"));
+        kinds.sort_by(|a, b| b.1[0].total_cmp(&a.1[0]));
+        kinds.retain(|(_, share)| share[0] >= 0.05);
+        body.push_str(&chart::bars("An epoch by kind of step", &kinds, "%"));
     }
     section("Result", &body)
 }
@@ -90,16 +87,33 @@ pub fn curves(lines: &[&Value]) -> String {
     section("Learning", &body)
 }
 
-/// The plan in a line.
+/// The plan of the first training, its steps as predicted and, once it ended, as measured.
 pub fn plan(lines: &[&Value]) -> String {
-    let line = lines[0];
+    let is_plan = |line: &&&Value| line["event"] == "plan";
+    let Some(line) = lines.iter().find(is_plan) else { return String::new() };
+    let ended = lines.iter().find(|other| other["plan"] == line["id"]);
+    let measured = |at: usize| ended.map_or(&Value::Null, |ended| &ended["step_ms"][at]);
+    let steps: Vec<Value> = line["steps"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .enumerate()
+        .map(|(at, step)| {
+            let mut step = step.clone();
+            step["measured_ms"] = measured(at).clone();
+            step
+        })
+        .collect();
     let shown = [
         (value(&line["id"]), "plan"),
         (with_unit(&line["predicted_epoch_ms"], "ms"), "an epoch, predicted"),
         (size(&line["peak_bytes"]), "memory, predicted"),
         (with_unit(&line["plan_ms"], "ms"), "to plan"),
     ];
-    let body = format!("{}<pre>{}</pre>", cards(&shown), formula(&line["formula"]));
+    let mut body = format!("{}<pre>{}</pre>", cards(&shown), formula(&line["formula"]));
+    if !steps.is_empty() {
+        body.push_str(&diagram(&steps.iter().collect::<Vec<_>>()));
+    }
     section("Plan", &body)
 }
 
@@ -114,24 +128,12 @@ pub fn explained(lines: &[&Value]) -> String {
         (with_unit(&line["plan_ms"], "ms"), "to plan"),
         (texts(&line["savings"]), "exact savings"),
     ];
-    let mut body = format!("{}<pre>{}</pre>", cards(&known(&shown)), formula(&line["formula"]));
+    let mut body = format!("{}<pre>{}</pre>", cards(&shown), formula(&line["formula"]));
     for layer in line["layers"].as_array().into_iter().flatten() {
         body.push_str(&candidates(layer));
     }
     let steps: Vec<&Value> = line["steps"].as_array().into_iter().flatten().collect();
-    let times: Vec<(String, Vec<f64>)> = steps
-        .iter()
-        .map(|step| {
-            let name = step["formula"].as_str().unwrap_or_default().to_owned();
-            let times = vec![float(&step["predicted_ms"]), float(&step["measured_ms"])];
-            (name, times.into_iter().filter(|time| time.is_finite()).collect())
-        })
-        .collect();
-    section("Why this plan", &body)
-        + &section(
-            "The plan, step by step",
-            &(diagram(&steps) + &chart::bars("time of each step", &times, "ms")),
-        )
+    section("Why this plan", &body) + &section("The plan, step by step", &diagram(&steps))
 }
 
 /// A layer's formulas: those kept by their time, those pruned with the reason.
@@ -162,61 +164,6 @@ fn candidates(layer: &Value) -> String {
     format!("<h3>{}</h3>{}", escaped(&heading), table(&columns, &rows))
 }
 
-/// Boxes from top to bottom, a column per phase, wires along slots from who writes to who reads
-/// next.
-fn diagram(steps: &[&Value]) -> String {
-    const PHASES: [&str; 4] = ["once", "forward", "backward", "update"];
-    let used: Vec<&str> = PHASES
-        .into_iter()
-        .filter(|phase| steps.iter().any(|step| step["phase"] == *phase))
-        .collect();
-    let wide = 760.0 / used.len().max(1) as f64;
-    let total: f64 = steps.iter().map(|step| float(&step["predicted_ms"]).max(0.0)).sum();
-    let mut heights = vec![30.0; used.len()];
-    let mut svg = String::new();
-    for (at, phase) in used.iter().enumerate() {
-        let x = at as f64 * wide + 8.0;
-        let _ = write!(svg, "<text x={x:.1} y=16 class=ink>{phase}</text>");
-    }
-    for step in steps {
-        let Some(column) = used.iter().position(|phase| step["phase"] == *phase) else { continue };
-        let (x, y) = (column as f64 * wide + 4.0, heights[column]);
-        heights[column] += 34.0;
-        let text = step["formula"].as_str().unwrap_or_default();
-        let time = float(&step["predicted_ms"]);
-        let share = if total > 0.0 { time / total } else { 0.0 };
-        let measured = step["measured_ms"].as_f64();
-        let measured = measured.map_or(String::new(), |ms| format!(", measured {}", number(ms)));
-        let room = (wide / 7.2) as usize;
-        let short: String = match text.chars().count() > room {
-            true => text.chars().take(room.saturating_sub(1)).chain(['…']).collect(),
-            false => text.to_owned(),
-        };
-        let _ = write!(
-            svg,
-            "<rect class=box x={x:.1} y={y:.1} width={:.1} height=30 rx=5><title>{}</title></rect>\
-             <rect x={x:.1} y={:.1} width={:.1} height=4 rx=2 style='fill:var(--c{})' />\
-             <text x={:.1} y={:.1} class=ink>{}</text>\
-             <text x={:.1} y={:.1}>{} · {}{measured} ms</text>",
-            wide - 12.0,
-            escaped(text),
-            y + 26.0,
-            ((wide - 12.0) * share).max(1.0),
-            column % 8,
-            x + 6.0,
-            y + 12.0,
-            escaped(&short),
-            x + 6.0,
-            y + 23.5,
-            value(&step["operator"]),
-            number(time),
-        );
-    }
-    let height = heights.into_iter().fold(40.0, f64::max) + 6.0;
-    let title = "Steps by phase; the bar is a step's share of the predicted time";
-    chart::figure(title, "", &chart::drawing(title, [760.0, height], &svg))
-}
-
 /// Work, depth and what workers would send each other.
 pub fn analysed(lines: &[&Value]) -> String {
     let line = lines[0];
@@ -235,6 +182,7 @@ pub fn analysed(lines: &[&Value]) -> String {
         cards(&shown),
         layers(line)
     );
+    body.push_str(&schemes(line));
     body.push_str(&kinds(line));
     body.push_str(&scaling(line));
     body.push_str(&schedule(&line["schedule"]));
@@ -281,7 +229,39 @@ fn layers(line: &Value) -> String {
             rows.push((false, cells));
         }
     }
-    format!("<h3>Layers</h3>{}", table(&columns, &rows))
+    let symbols = line["symbols"].as_object().into_iter().flatten();
+    let named = symbols.map(|(symbol, means)| format!("{} {}", escaped(symbol), value(means)));
+    let symbols: Vec<String> = named.collect();
+    let legend = match symbols.is_empty() {
+        true => String::new(),
+        false => format!("<p class=note>{}</p>", symbols.join(", ")),
+    };
+    format!("<h3>Layers</h3>{}{legend}", table(&columns, &rows))
+}
+
+/// Full batch and each way of sampling.
+fn schemes(line: &Value) -> String {
+    let columns = [
+        ("an epoch of", false),
+        ("work", true),
+        ("memory", true),
+        ("order of work", false),
+        ("of depth", false),
+        ("of memory", false),
+    ];
+    let row = |scheme: &Value| {
+        let order = |what: &str| formula(&scheme[format!("{what}_order")]);
+        let numbers = [value(&scheme["work"]), size(&scheme["memory_bytes"])];
+        let orders = ["work", "depth", "memory"].map(order);
+        let cells = [value(&scheme["name"])].into_iter().chain(numbers).chain(orders);
+        (false, cells.collect())
+    };
+    let rows: Vec<(bool, Vec<String>)> =
+        line["schemes"].as_array().into_iter().flatten().map(row).collect();
+    match rows.is_empty() {
+        true => String::new(),
+        false => format!("<h3>Ways to train</h3>{}", table(&columns, &rows)),
+    }
 }
 
 fn kinds(line: &Value) -> String {
@@ -363,11 +343,6 @@ fn schedule(line: &Value) -> String {
     chart::gantt(&title, (index(&line["workers"]), "ms"), &bars)
 }
 
-/// Those of which something is known.
-fn known<'a>(cards: &[(String, &'a str)]) -> Vec<(String, &'a str)> {
-    cards.iter().filter(|(text, _)| !text.is_empty() && text != "–").cloned().collect()
-}
-
 /// The machine that it ran on, and the command that did it.
 pub fn environment(lines: &[&Value]) -> String {
     let line = lines[0];
@@ -385,7 +360,6 @@ pub fn environment(lines: &[&Value]) -> String {
         (size(&machine["memory_total_bytes"]), "memory"),
         (value(&line["version"]), "version of Lacis"),
     ];
-    let shown = known(&shown);
     // A record has only the command's name, which its heading says.
     let command = line["command"].as_str().filter(|_| line["event"] == "environment");
     let command =

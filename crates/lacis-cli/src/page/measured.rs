@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::chart::{self, Axis, Series};
+use super::chart::{self, Axis, Cloud, Series};
 use super::table::{float, table, value};
 use super::{contests, section};
 
@@ -33,8 +33,12 @@ fn kinds(lines: &[&Value], of: impl Fn(&Value) -> String) -> Vec<String> {
 
 /// Times of operations: a heat map per engine, ratios, a roofline, and all numbers.
 pub fn operations(lines: &[&Value]) -> String {
+    let (memory, lines): (Vec<&Value>, Vec<&Value>) =
+        lines.iter().partition(|line| line["event"] == "roof");
+    let (memory, lines) = (memory.last().copied(), &lines[..]);
     if lines.iter().any(|line| line["case"].is_string()) {
-        return contests::suite(lines) + &section("All problems", &(roof(lines) + &all(lines)));
+        return contests::suite(lines)
+            + &section("All problems", &(roof(lines, memory) + &all(lines)));
     }
     let engines = kinds(lines, |line| text(line, "engine").to_owned());
     let problems = kinds(lines, problem);
@@ -48,7 +52,7 @@ pub fn operations(lines: &[&Value]) -> String {
         body.push_str(&chart::heat(&format!("{engine}, ms"), (&problems, &widths), &grid));
     }
     body.push_str(&ratios(lines, &engines, (&problems, &widths)));
-    body.push_str(&roof(lines));
+    body.push_str(&roof(lines, memory));
     body.push_str(&all(lines));
     section("Operations", &body)
 }
@@ -82,29 +86,55 @@ fn ratios(
     maps.collect()
 }
 
-/// Operations per byte against operations per second, below what memory gave at most.
-fn roof(lines: &[&Value]) -> String {
-    let mut by_op: BTreeMap<String, Vec<[f64; 2]>> = BTreeMap::new();
+const DENSE: &str = "dense products";
+
+/// What operations have in common.
+fn kind_of(op: &str) -> &'static str {
+    match op {
+        "matmul" | "addmm" => DENSE,
+        "spmm" | "spgemm" | "sddmm" | "attention" => "sparse products",
+        "index_add" => "scatter",
+        _ if op.starts_with("scatter") => "scatter",
+        _ if op.starts_with("segment") || op == "select_reduce" => "segments",
+        _ => "others",
+    }
+}
+
+/// Operations per byte against operations per second, below what memory gives.
+fn roof(lines: &[&Value], memory: Option<&Value>) -> String {
+    let mut by_kind: BTreeMap<&str, Vec<([f64; 2], String)>> = BTreeMap::new();
     let own = lines.iter().filter(|line| text(line, "engine") == "lacis");
     for line in own {
         let (gflops, gbps) = (float(&line["gflops"]), float(&line["gbps"]));
         if gflops > 0.0 && gbps > 0.0 {
-            by_op.entry(text(line, "op").to_owned()).or_default().push([gflops / gbps, gflops]);
+            let (name, k) = (problem(line), value(&line["k"]));
+            let (rate, speed) = (chart::number(gbps), chart::number(gflops));
+            let what = format!("{name}, k = {k}: {rate} GB/s, {speed} GFLOP/s");
+            let dots = by_kind.entry(kind_of(text(line, "op"))).or_default();
+            dots.push(([gflops / gbps, gflops], what));
         }
     }
-    if by_op.is_empty() {
+    if by_kind.is_empty() {
         return String::new();
     }
-    let all = || by_op.values().flatten();
-    let gbps = all().map(|[intensity, gflops]| gflops / intensity).fold(0.0, f64::max);
-    let gflops = all().map(|point| point[1]).fold(0.0, f64::max).max(gbps);
-    let points: Vec<Series> =
-        by_op.into_iter().map(|(name, points)| Series { name, points }).collect();
-    chart::roofline(
-        "Roofline: the roof is the best that was measured here",
-        &points,
-        [gbps, gflops],
-    )
+    let all = || by_kind.values().flatten().map(|(at, _)| *at);
+    let best = all().map(|[intensity, gflops]| gflops / intensity).fold(0.0, f64::max);
+    let measured = memory.map(|line| float(&line["copy_gbps"])).filter(|gbps| *gbps > 0.0);
+    let gbps = measured.unwrap_or(best);
+    // How fast a processor computes is seen where it does little else.
+    let dense = by_kind.get(DENSE).into_iter().flatten().map(|(at, _)| at[1]);
+    let gflops = dense.fold(f64::NAN, f64::max);
+    let title = match measured {
+        Some(gbps) => format!(
+            "Roofline: copies at {} GB/s, as measured, up to the best dense product; what is \
+             above was in a cache",
+            chart::number(gbps)
+        ),
+        None => "Roofline: the roof is the best that was measured here".to_owned(),
+    };
+    let clouds: Vec<Cloud> =
+        by_kind.into_iter().map(|(name, dots)| Cloud { name: name.to_owned(), dots }).collect();
+    chart::roofline(&title, &clouds, [gbps, gflops])
 }
 
 fn all(lines: &[&Value]) -> String {

@@ -7,20 +7,23 @@ use super::chart::{escaped, number};
 /// A column: its head, and whether it holds numbers.
 pub type Column = (&'static str, bool);
 
-/// Rows under heads; a row may be marked as the best one.
+/// Rows under heads; a row may be marked as the best one. A column of which nothing is known is
+/// left out.
 pub fn table(columns: &[Column], rows: &[(bool, Vec<String>)]) -> String {
+    let says = |at: usize| rows.iter().any(|(_, cells)| !["", "–"].contains(&cells[at].as_str()));
+    let shown: Vec<usize> = (0..columns.len()).filter(|at| rows.is_empty() || says(*at)).collect();
     let class = |numeric: bool| if numeric { " class=n" } else { "" };
-    let heads: String = columns
+    let heads: String = shown
         .iter()
-        .map(|(head, numeric)| format!("<th{}>{}</th>", class(*numeric), escaped(head)))
+        .map(|at| columns[*at])
+        .map(|(head, numeric)| format!("<th{}>{}</th>", class(numeric), escaped(head)))
         .collect();
     let rows: String = rows
         .iter()
         .map(|(best, cells)| {
-            let cells: String = cells
+            let cells: String = shown
                 .iter()
-                .zip(columns)
-                .map(|(cell, (_, numeric))| format!("<td{}>{cell}</td>", class(*numeric)))
+                .map(|&at| format!("<td{}>{}</td>", class(columns[at].1), cells[at]))
                 .collect();
             format!("<tr{}>{cells}</tr>", if *best { " class=best" } else { "" })
         })
@@ -29,10 +32,11 @@ pub fn table(columns: &[Column], rows: &[(bool, Vec<String>)]) -> String {
     format!("<div class=scroll><table>{body}</table></div>")
 }
 
-/// Large numbers with what they are.
+/// Large numbers with what they are; what is not known is left out.
 pub fn cards(cards: &[(String, &str)]) -> String {
     let cards: String = cards
         .iter()
+        .filter(|(value, _)| !["", "–"].contains(&value.as_str()))
         .map(|(value, name)| {
             // Words take more room than numbers.
             let class = if value.chars().count() > 12 { " class=words" } else { "" };

@@ -274,7 +274,8 @@ impl Rows<'_> {
     }
 }
 
-fn each<T: Item>(out: &mut impl Write, items: impl Iterator<Item = T>) -> std::io::Result<()> {
+/// Numbers one after another.
+pub fn each<T: Item>(out: &mut impl Write, items: impl Iterator<Item = T>) -> std::io::Result<()> {
     let mut items = items;
     loop {
         let some: Vec<T> = items.by_ref().take(1 << 12).collect();

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use lacis::exec::Observe;
+use lacis::plan::plan::{Phase, Step};
 use lacis::train::{Epoch, Trainer};
 use lacis::{Dataset, Split};
 use serde_json::{Value, json};
@@ -15,6 +16,7 @@ use crate::memory;
 use crate::out::{Out, Outcome, bytes, grouped};
 use crate::planned;
 use crate::progress::Stop;
+use crate::steps;
 use crate::trace::Trace;
 
 /// How good the weights are.
@@ -72,6 +74,8 @@ pub struct Spent {
     pub plan_s: f64,
     pub train_s: f64,
     pub eval_s: f64,
+    /// Seconds of the epochs before a run went on.
+    pub earlier: Vec<f64>,
     epochs: Vec<f64>,
     steps: Vec<f64>,
     trace: Option<Trace>,
@@ -139,8 +143,19 @@ impl Spent {
         if after.is_empty() {
             after = self.epochs.clone();
         }
+        if after.is_empty() {
+            after.clone_from(&self.earlier);
+        }
         after.sort_by(f64::total_cmp);
         after.get(after.len() / 2).map_or(f64::NAN, |s| s * 1e3)
+    }
+
+    /// Milliseconds that each step took in an epoch: the mean, and all of what runs once.
+    fn step_ms(&self, trainer: &Trainer<'_>) -> Vec<f64> {
+        let epochs = self.epochs.len().max(1) as f64;
+        let of = trainer.chosen().plan.steps.iter().zip(&self.steps);
+        let times = |step: &Step| if step.phase == Phase::Once { 1.0 } else { epochs };
+        of.map(|(step, seconds)| seconds / times(step) * 1e3).collect()
     }
 
     /// Shares of the kinds of steps, the largest first.
@@ -153,9 +168,7 @@ impl Spent {
 pub fn kinds_of_steps(trainer: &Trainer<'_>, steps: &[f64]) -> Vec<(String, f64)> {
     let mut kinds: BTreeMap<String, f64> = BTreeMap::new();
     for (step, seconds) in trainer.chosen().plan.steps.iter().zip(steps) {
-        let text = format!("{:?}", step.operator);
-        let name = text.split([' ', '(']).next().unwrap_or_default().to_lowercase();
-        *kinds.entry(name).or_default() += seconds;
+        *kinds.entry(steps::operator(step)).or_default() += seconds;
     }
     let total: f64 = kinds.values().sum();
     let mut shares: Vec<(String, f64)> =
@@ -235,10 +248,15 @@ pub fn epoch_line(epoch: &Epoch, scores: Option<&Scores>) -> Value {
 
 pub fn plan(out: &Out, trainer: &Trainer<'_>) -> Outcome {
     let chosen = trainer.chosen();
+    let mut steps = steps::as_json(&chosen.plan);
+    for (at, step) in steps.iter_mut().enumerate() {
+        step["kernel"] = json!(trainer.kernel_name(at));
+        step["predicted_ms"] = json!(chosen.predicted.steps[at] * 1e3);
+    }
     let body = json!({ "id": chosen.plan.id(), "formula": chosen.plan.formula,
                        "predicted_epoch_ms": trainer.predicted_epoch_seconds() * 1e3,
                        "peak_bytes": trainer.needs().total(),
-                       "plan_ms": trainer.plan_seconds() * 1e3 });
+                       "plan_ms": trainer.plan_seconds() * 1e3, "steps": steps });
     out.event("plan", &body)
 }
 
@@ -249,20 +267,25 @@ pub fn dry_run(
     trainer: &Trainer<'_>,
 ) -> Outcome {
     let chosen = trainer.chosen();
+    let links = trainer.recipe().links.is_some();
+    let learned = match links {
+        true => "links to learn".to_owned(),
+        false => planned::labels_in_words(dataset.labels()),
+    };
     out.line(format_args!(
-        "data       {}: {} nodes, {} edges, {} features, {}",
+        "data       {}: {} nodes, {} edges, {} features, {learned}",
         dataset.name(),
         grouped(dataset.graph().n_nodes()),
         grouped(dataset.graph().n_edges()),
         dataset.features().map_or(0, lacis::Features::width),
-        planned::labels_in_words(dataset.labels()),
     ))?;
-    out.line(format_args!(
-        "split      {words}: {} train, {} validate, {} test",
-        grouped(split.train.len()),
-        grouped(split.val.len()),
-        grouped(split.test.len()),
-    ))?;
+    let counts = [&split.train, &split.val, &split.test].map(|part| grouped(part.len()));
+    let [train, val, test] = counts;
+    match links {
+        true => out.line(format_args!("split      {words}"))?,
+        false => out
+            .line(format_args!("split      {words}: {train} train, {val} validate, {test} test"))?,
+    }
     out.line(format_args!("plan {}  {}", chosen.plan.id(), chosen.plan.formula))?;
     out.line(format_args!(
         "predicted  {:.3} ms an epoch{}, peak memory {}",
@@ -280,6 +303,11 @@ fn in_batches(trainer: &Trainer<'_>) -> String {
     }
 }
 
+/// Why a network has nothing that could be approximated.
+pub(crate) const NOTHING_TO_SAMPLE: &str = "no backward pass of this network multiplies with an \
+    adjacency, so there is nothing to sample (attention, maxima and plain layers have no such \
+    product, a first layer needs none)";
+
 /// Whether approximation is predicted to pay, before the first epoch.
 pub fn approximation(out: &Out, trainer: &Trainer<'_>) -> Outcome {
     let Some(approx) = trainer.approx() else { return Ok(()) };
@@ -291,7 +319,9 @@ pub fn approximation(out: &Out, trainer: &Trainer<'_>) -> Outcome {
              most {ceiling:.2} (Amdahl)",
             sampling.steps.len()
         ));
-    } else if approx.settings().budget < 1.0 {
+    } else if !approx.is_possible() {
+        out.note(format_args!("training is exact: {NOTHING_TO_SAMPLE}"));
+    } else if approx.settings().budget < 1.0 || approx.settings().error.is_some() {
         out.note(format_args!(
             "approximation cannot pay here (predicted {speedup:.2} times, at most {ceiling:.2} by \
              Amdahl's law): training is exact; --approx-force samples all the same"
@@ -316,6 +346,8 @@ impl Report<'_> {
     pub fn as_json(&self, trainer: &Trainer<'_>) -> Value {
         let Report { scores, spent, .. } = self;
         let plan = &trainer.chosen().plan;
+        let kinds: serde_json::Map<String, Value> =
+            spent.kinds(trainer).into_iter().map(|(kind, share)| (kind, json!(share))).collect();
         json!({
             "test": number(scores.test), "val": number(scores.val), "train": number(scores.train),
             "metric": self.metric, "best_epoch": self.best_epoch, "train_nodes": self.train_nodes,
@@ -324,6 +356,7 @@ impl Report<'_> {
             "epoch_ms": number(spent.epoch_ms()), "load_s": spent.load_s, "plan_s": spent.plan_s,
             "train_s": spent.train_s, "eval_s": spent.eval_s, "total_s": self.total_s,
             "peak_rss_bytes": memory::peak_bytes(), "plan": plan.id(), "savings": plan.savings,
+            "kinds": kinds, "step_ms": spent.step_ms(trainer),
             "approx": trainer.approx().map(lacis::approx::Approx::report),
             "run": self.folder.map(|folder| folder.display().to_string()),
         })
@@ -359,6 +392,9 @@ impl Report<'_> {
         ))?;
         if let Some(approx) = trainer.approx().filter(|approx| approx.is_on()) {
             out.line(format_args!("approx     {}", approx.summary()))?;
+            if let Some(fallen) = approx.fallen() {
+                out.note(fallen);
+            }
         }
         out.line(format_args!(
             "network    {} of {} layers, {} columns between them, {} weights; peak memory {}",
@@ -380,12 +416,16 @@ impl Report<'_> {
 }
 
 /// The mean and the spread of several runs.
-pub fn of_many(out: &Out, tests: &[f64]) -> Outcome {
+pub fn of_many(out: &Out, tests: &[f64], approx: &[Value]) -> Outcome {
     let n = tests.len() as f64;
     let mean = tests.iter().sum::<f64>() / n;
     let std = (tests.iter().map(|t| (t - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
     let body = json!({ "test": number(mean), "mean": number(mean), "std": number(std),
-                       "runs": tests.len(), "tests": tests });
+                       "runs": tests.len(), "tests": tests,
+                       "approx": lacis::approx::mean_report(approx) });
     out.event("done", &body)?;
-    out.line(format_args!("{} runs: test {mean:.4} ± {std:.4}", tests.len()))
+    match tests.len() {
+        1 => out.line(format_args!("1 run: test {mean:.4}")),
+        many => out.line(format_args!("{many} runs: test {mean:.4} ± {std:.4}")),
+    }
 }

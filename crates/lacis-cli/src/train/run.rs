@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use lacis::data::staged::{Existing, Staged};
 use lacis::plan::Plan;
 use lacis::reference::Moments;
 use lacis::schedule::Patience;
@@ -13,7 +14,8 @@ use lacis::{Dataset, Error, Labels, Result};
 use serde_json::{Value, json};
 
 use super::Best;
-use crate::args_train::Train;
+use super::job::{self, Begun, Job};
+use crate::args_train::{Running, Train};
 use crate::config;
 
 /// A checkpoint at least this often.
@@ -22,6 +24,8 @@ const EVERY: Duration = Duration::from_secs(20);
 /// What a run keeps.
 pub struct Kept {
     folder: Option<RunFolder>,
+    /// Whether it is one run of a job of several.
+    part: bool,
     last: Instant,
     /// Epochs between checkpoints, where they are counted too.
     every: Option<usize>,
@@ -36,22 +40,57 @@ pub struct Kept {
 /// What goes on besides the trainer.
 pub struct State {
     pub patience: [i64; 4],
+    /// Seconds of the epochs that are done.
+    pub seconds: Vec<f64>,
 }
 
-/// The arguments of a run that is to go on: those that were kept, if none that was typed differs.
-pub fn resumed(args: &Train) -> Result<(Train, Option<PathBuf>)> {
-    let Some(folder) = &args.running.resume else { return Ok((args.clone(), None)) };
-    let text = RunFolder::open(folder)?.read_config()?;
-    let mut kept = config::train_from(&text, folder)?;
-    config::same_as_typed(&kept, args.typed.words())?;
-    // Data that a program holds is nowhere else.
+/// What is gone on with.
+pub enum Before {
+    /// Nothing: all is new.
+    Nothing,
+    /// A run.
+    Run(PathBuf),
+    /// Several of them, some of which were begun.
+    Job(Begun),
+}
+
+impl Before {
+    /// Where a training is that was begun, by its seed and its fold.
+    pub fn folder(&self, part: (u64, Option<usize>)) -> Option<&Path> {
+        match self {
+            Before::Nothing => None,
+            Before::Run(folder) => Some(folder),
+            Before::Job(begun) => begun.folder(part),
+        }
+    }
+}
+
+/// The arguments of what is to go on: those that were kept, if none that was given differs.
+pub fn resumed(args: &Train) -> Result<(Train, Before)> {
+    let Some(folder) = &args.running.resume else { return Ok((args.clone(), Before::Nothing)) };
+    let run = RunFolder::open(folder).and_then(|run| run.read_config());
+    let (before, mut kept, text) = match run {
+        Ok(text) => (Before::Run(folder.clone()), config::train_from(&text, folder)?, text),
+        Err(_) => {
+            let (begun, kept, text) = job::find(folder)?;
+            (Before::Job(begun), kept, text)
+        }
+    };
+    config::same_as_given((&text, folder), &kept, args)?;
+    // Data that a program held are nowhere else: they are given again, or named.
+    if kept.source.was_given() && args.typed.was_typed("data") {
+        kept.source.data.clone_from(&args.source.data);
+    }
     kept.source.given = args.source.given.clone();
-    kept.running.resume = Some(folder.clone());
-    kept.running.no_save = false;
-    kept.running.time_limit = args.running.time_limit.clone();
-    kept.running.checkpoint_every = args.running.checkpoint_every;
-    kept.running.trace = args.running.trace.clone();
-    Ok((kept, Some(folder.clone())))
+    // What a run is does not change; how long it goes on, and what is told of it, may.
+    let (runs, out) = match before {
+        Before::Job(_) => (kept.running.runs, Some(folder.clone())),
+        _ => (1, None),
+    };
+    kept.running = Running { out, runs, no_save: false, ..args.running.clone() };
+    kept.save_plan = args.save_plan.clone();
+    kept.overwrite = args.overwrite;
+    Ok((kept, before))
 }
 
 /// A new folder that holds all that a run needs to go on.
@@ -59,23 +98,33 @@ fn begun(
     args: &Train,
     dataset: &Dataset,
     trainer: &Trainer<'_>,
-    (threads, many): (usize, bool),
+    (threads, job): (usize, Option<&Job>),
 ) -> Result<RunFolder> {
     let mut own = args.clone();
     own.source.changes.seed = trainer.recipe().seed;
     own.running.runs = 1;
+    // Who runs it again wants another folder, and nothing else written anew.
+    own.running.out = None;
+    own.save_plan = None;
     own.planning.plan = "plan.json".to_owned();
-    let config = config::to_toml(&own)?;
+    // A plan that came with a run's configuration was that run's choice.
+    let asked = if args.typed.was_read("plan") { "auto" } else { &args.planning.plan };
+    let config = config::to_toml(&own, asked, job.map(Job::to_table))?;
     let (plan, machine) = (json!(trainer.chosen().plan), lacis::machine::this_machine());
     let env = json!({ "version": env!("CARGO_PKG_VERSION"), "threads": threads,
                       "machine": machine, "system": std::env::consts::OS });
     let with = Beginning { config: &config, plan: &plan, env: &env };
     let (data, model) = (dataset.name(), args.net.model.as_str());
     match &args.running.out {
-        Some(path) if !many => RunFolder::begin_at(path, &with),
+        Some(path) if job.is_none() => RunFolder::begin_at(path, &with),
         Some(parent) => RunFolder::begin(parent, data, model, &with),
         None => RunFolder::begin(Path::new("runs"), data, model, &with),
     }
+}
+
+/// Whether a run has nothing left to do: all its epochs are done, or patience has run out.
+pub fn ended((epoch, epochs): (usize, usize), exhausted: impl Into<i64>) -> bool {
+    epoch >= epochs || exhausted.into() > 0
 }
 
 impl Kept {
@@ -84,12 +133,12 @@ impl Kept {
         dataset: &Dataset,
         trainer: &Trainer<'_>,
         (resumed, threads): (Option<&Path>, usize),
-        many: bool,
+        job: Option<&Job>,
     ) -> Result<Self> {
         let folder = match resumed {
             Some(folder) => Some(RunFolder::open(folder)?),
             None if args.running.no_save => None,
-            None => Some(begun(args, dataset, trainer, (threads, many))?),
+            None => Some(begun(args, dataset, trainer, (threads, job))?),
         };
         let classes = match dataset.labels() {
             Some(Labels::Classes { names, .. }) => names.clone(),
@@ -97,7 +146,8 @@ impl Kept {
         };
         let (resuming, lines) = (resumed.is_some(), Vec::new());
         let (last, every) = (Instant::now(), args.running.checkpoint_every);
-        Ok(Kept { folder, last, every, best: None, lines, resuming, classes })
+        let part = job.is_some();
+        Ok(Kept { folder, part, last, every, best: None, lines, resuming, classes })
     }
 
     pub fn path(&self) -> Option<&Path> {
@@ -106,7 +156,8 @@ impl Kept {
 
     /// Where to go on, in words.
     pub fn advice(&self) -> String {
-        match self.path() {
+        let whole = |path| if self.part { Path::parent(path).unwrap_or(path) } else { path };
+        match self.path().map(whole) {
             Some(path) => format!("; saved, `lacis train --resume {}` goes on", path.display()),
             None => "; nothing was saved".to_owned(),
         }
@@ -140,11 +191,14 @@ impl Kept {
         trainer.restore(tensors)?;
         let done = trainer.epoch() as u64;
         let earlier = lines.into_iter().filter(|line| line["epoch"].as_u64() <= Some(done));
-        folder.replace_metrics(&earlier.collect::<Vec<_>>())?;
+        let earlier: Vec<Value> = earlier.collect();
+        folder.replace_metrics(&earlier)?;
+        let milliseconds = earlier.iter().filter_map(|line| line["ms"].as_f64());
+        let seconds = milliseconds.map(|ms| ms / 1e3).collect();
         let patience = patience.try_into().map_err(|_| {
             Error::argument("checkpoint", "has another form than this version writes")
         })?;
-        Ok(Some(State { patience }))
+        Ok(Some(State { patience, seconds }))
     }
 
     /// Remembers an epoch; lines are written together, not to wait for the disk each time.
@@ -192,7 +246,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Weights and summary.
+    /// Weights and summary; one that is there already of the same epochs stays.
     pub fn finish(&self, trainer: &Trainer<'_>, summary: &Value) -> Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
         let mut tensors = trainer.model_tensors()?;
@@ -200,7 +254,10 @@ impl Kept {
             tensors.set("classes", json!(self.classes).to_string());
         }
         folder.write_model(&tensors)?;
-        folder.write_summary(summary)
+        match folder.read_json("summary.json") {
+            Ok(kept) if self.resuming && kept["epochs"] == summary["epochs"] => Ok(()),
+            _ => folder.write_summary(summary),
+        }
     }
 }
 
@@ -224,10 +281,18 @@ fn best_moments(tensors: &mut Tensors) -> Result<HashMap<u32, Moments>> {
     Ok(all)
 }
 
-pub fn write_plan(path: &Path, trainer: &Trainer<'_>) -> Result<()> {
+/// A place for the plan that is free, or to be replaced.
+pub fn place_for_plan(args: &Train) -> Result<Option<Staged>> {
+    let existing = if args.overwrite { Existing::Replace } else { Existing::Keep };
+    args.save_plan.as_deref().map(|path| Staged::new(path, existing)).transpose()
+}
+
+pub fn write_plan(place: Staged, trainer: &Trainer<'_>) -> Result<()> {
     let text = serde_json::to_string_pretty(&trainer.chosen().plan)
         .map_err(|e| Error::argument("plan", e.to_string()))?;
-    std::fs::write(path, text).map_err(|source| Error::io("write", path, source))
+    let path = place.path();
+    std::fs::write(path, text).map_err(|source| Error::io("write", path, source))?;
+    place.commit()
 }
 
 pub fn read_plan(path: &Path) -> Result<Plan> {

@@ -1,11 +1,10 @@
 //! [`Order`]: how work and depth grow, with symbols: `O(m·k + n·k²)` and `O(log d + log k)`.
 
-use std::collections::BTreeMap;
-use std::fmt;
+use std::collections::{BTreeMap, HashMap};
 
 use super::sums_over_nodes;
 use crate::dim::Dim;
-use crate::plan::{Operator, Place, Plan, Step, ValueId};
+use crate::plan::{Form, Operator, Place, Plan, Step, ValueId};
 
 /// A product of symbols, by how often each occurs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,19 +21,33 @@ struct Term {
     q: u8,
     /// Columns.
     k: u8,
+    /// Whether a product has it.
+    product: Product,
+}
+
+/// Which product a term is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Product {
+    /// None: elements pass by.
+    #[default]
+    None,
+    /// One with the adjacency.
+    Adjacency,
+    /// One with weights.
+    Weights,
 }
 
 impl Term {
+    /// How often each symbol occurs.
+    fn powers(&self) -> [u8; 6] {
+        [self.m, self.n, self.s, self.g, self.q, self.k]
+    }
+
     /// Whether the other one grows at least as fast in every symbol: a node more may be an edge
     /// less, so `n` and `m` are not compared.
     fn is_below(&self, other: &Term) -> bool {
-        let at_most = self.m <= other.m
-            && self.n <= other.n
-            && self.s <= other.s
-            && self.g <= other.g
-            && self.q <= other.q
-            && self.k <= other.k;
-        at_most && self != other
+        let (own, others) = (self.powers(), other.powers());
+        own != others && own.iter().zip(&others).all(|(own, other)| own <= other)
     }
 
     fn times(mut self, dim: Dim) -> Term {
@@ -49,98 +62,157 @@ impl Term {
     }
 }
 
-impl fmt::Display for Term {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let symbols = [
-            ("m", self.m),
-            ("s", self.s),
-            ("n", self.n),
-            ("g", self.g),
-            ("q", self.q),
-            ("k", self.k),
-        ];
-        let parts = symbols.iter().filter(|(_, power)| *power > 0).map(|(symbol, power)| {
-            let raised = ["", "", "²", "³", "⁴"].get(*power as usize).copied().unwrap_or("^n");
-            format!("{symbol}{raised}")
-        });
-        let parts: Vec<String> = parts.collect();
-        f.write_str(if parts.is_empty() { "1".to_owned() } else { parts.join("·") }.as_str())
+impl Term {
+    /// The term as people write it, a symbol more before its columns.
+    fn with(&self, inner: Option<&str>) -> String {
+        let raised = |(symbol, power): (&str, u8)| match power {
+            0 => None,
+            1 => Some(symbol.to_owned()),
+            _ => {
+                let power = ["²", "³", "⁴"].get(power as usize - 2).copied().unwrap_or("^n");
+                Some(format!("{symbol}{power}"))
+            }
+        };
+        let symbols = [("m", self.m), ("s", self.s), ("n", self.n), ("g", self.g), ("q", self.q)];
+        let rows = symbols.into_iter().filter_map(raised);
+        let all = rows.chain(inner.map(str::to_owned)).chain(raised(("k", self.k)));
+        let parts: Vec<String> = all.collect();
+        if parts.is_empty() { "1".to_owned() } else { parts.join("·") }
     }
 }
 
-/// Numbers of the model that are symbols too: how often a layer repeats itself.
+/// A number of the model that is a symbol too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repeated {
+    /// The number.
+    pub times: usize,
+    /// Its symbol.
+    pub symbol: &'static str,
+}
+
+/// How often a layer repeats itself: numbers of the model that are symbols too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Repeats {
-    /// Hops of a polynomial, `p`.
-    pub hops: usize,
+    /// Products with the adjacency, one after another.
+    pub hops: Option<Repeated>,
+    /// Products with weights.
+    pub weights: Option<Repeated>,
 }
+
+impl Repeats {
+    /// The symbol of a repetition that so many steps are; constants are left out.
+    fn symbol(repeated: Option<Repeated>, count: usize) -> Option<&'static str> {
+        repeated.filter(|of| of.times > 1 && count >= of.times).map(|of| of.symbol)
+    }
+
+    /// Symbols of a term that so many steps have: before it, and before its columns. A number of
+    /// hops that weights are repeated with stands first, as that of the hops does.
+    fn of(&self, term: &Term, count: usize) -> [Option<&'static str>; 2] {
+        match term.product {
+            Product::None => [None, None],
+            Product::Adjacency => [Repeats::symbol(self.hops, count), None],
+            Product::Weights => {
+                let symbol = Repeats::symbol(self.weights, count);
+                let first = self.hops.is_some_and(|hops| Some(hops.symbol) == symbol);
+                if first { [symbol, None] } else { [None, symbol] }
+            }
+        }
+    }
+}
+
+/// How often a sum over edges, over columns and over nodes waits for the one before.
+type Logs = [usize; 3];
 
 /// Orders of growth. See the module's head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
     repeats: Repeats,
     work: BTreeMap<Term, usize>,
-    /// How often a sum over edges, over columns and over nodes waits for the one before.
-    logs: [usize; 3],
+    /// Along the longest chain of results.
+    logs: Logs,
+    /// Along the longest chain to each result.
+    ready: HashMap<ValueId, Logs>,
 }
 
 impl Order {
     pub(super) fn new(repeats: Repeats) -> Self {
-        Order { repeats, work: BTreeMap::new(), logs: [0; 3] }
+        Order { repeats, work: BTreeMap::new(), logs: [0; 3], ready: HashMap::new() }
     }
 
-    /// Counts a step in.
+    /// Counts a step in, after those whose results it reads. What it adds to is not waited for
+    /// before its own sums begin.
     pub(super) fn add(&mut self, plan: &Plan, step: &Step) {
         *self.work.entry(term(plan, step)).or_default() += 1;
-        match step.operator {
-            Operator::Spmm { .. } | Operator::Extreme(_) | Operator::ExtremeGrad(_) => {
-                let features = matches!(plan.values[step.inputs[0]].place, Place::Features);
-                self.logs[usize::from(features)] += 1;
-            }
-            Operator::Gated | Operator::GatedGrad => self.logs[0] += 1,
-            Operator::Attention(_) | Operator::AttentionGrad(_) => {
-                self.logs[0] += 1;
-                self.logs[1] += 1;
-            }
-            ref operator if sums_over_nodes(operator) => self.logs[2] += 1,
-            Operator::Gemm { .. } => self.logs[1] += 1,
-            Operator::ColumnSums
-            | Operator::Norm { .. }
-            | Operator::NormGrad { .. }
-            | Operator::Readout(_)
-            | Operator::Dot => self.logs[2] += 1,
-            Operator::Loss(_) => {
-                self.logs[1] += 1;
-                self.logs[2] += 1;
-            }
-            _ => {}
+        let known = |value: &ValueId| self.ready.get(&plan.base(*value)).copied();
+        let most = |a: Logs, b: Logs| [0, 1, 2].map(|at| a[at].max(b[at]));
+        let (waits, added) = super::waits(step);
+        let before = waits.iter().filter_map(known).fold([0; 3], most);
+        let own = sums(plan, step);
+        let mut ends = [0, 1, 2].map(|at| before[at] + own[at]);
+        ends = added.iter().filter_map(known).fold(ends, most);
+        for &output in &step.outputs {
+            self.ready.insert(plan.base(output), ends);
         }
+        self.logs = most(self.logs, ends);
     }
 
     /// Of the work, terms that others outgrow left out.
     pub fn work(&self) -> String {
-        let kept = self.work.keys().filter(|term| !self.work.keys().any(|o| term.is_below(o)));
-        let mut kept: Vec<&Term> = kept.collect();
+        let outgrown = |term: &Term| self.work.keys().any(|other| term.is_below(other));
+        let mut kept: Vec<&Term> = self.work.keys().filter(|term| !outgrown(term)).collect();
         kept.sort_by_key(|term| std::cmp::Reverse(**term));
-        let words = kept.iter().map(|term| {
-            let count = self.work[*term];
-            format!("{}{term}", self.factor(count))
-        });
-        in_order(words.collect())
+        // A pass over as many elements as a product has says nothing new.
+        kept.dedup_by(|a, b| a.powers() == b.powers());
+        in_order(kept.into_iter().map(|term| self.word(term)).collect())
+    }
+
+    fn word(&self, term: &Term) -> String {
+        let [first, inner] = self.repeats.of(term, self.work[term]);
+        let first = first.map_or(String::new(), |symbol| format!("{symbol}·"));
+        format!("{first}{}", term.with(inner))
     }
 
     /// Of the depth.
     pub fn depth(&self) -> String {
-        let words = ["log d", "log k", "log n"].iter().zip(self.logs);
-        let words = words.filter(|(_, count)| *count > 0);
-        in_order(words.map(|(log, count)| format!("{}{log}", self.factor(count))).collect())
+        let Repeats { hops, weights } = self.repeats;
+        let logs = [("log d", hops), ("log k", weights), ("log n", None)];
+        let words = logs.into_iter().zip(self.logs).filter(|(_, count)| *count > 0);
+        let words = words.map(|((log, repeated), count)| {
+            let factor = Repeats::symbol(repeated, count);
+            factor.map_or(log.to_owned(), |factor| format!("{factor}·{log}"))
+        });
+        in_order(words.collect())
     }
+}
 
-    /// The symbol of a repetition that is one of the model's numbers; constants are left out.
-    fn factor(&self, count: usize) -> &'static str {
-        let Repeats { hops } = self.repeats;
-        if hops > 1 && count >= hops { "p·" } else { "" }
+/// The sums of a step that wait for each other: over edges, over columns, over nodes.
+fn sums(plan: &Plan, step: &Step) -> Logs {
+    match step.operator {
+        Operator::Spmm { .. } | Operator::Extreme(_) | Operator::ExtremeGrad(_) => {
+            // A row of sparse features is a sum over columns.
+            if of_features(plan, step) { [0, 1, 0] } else { [1, 0, 0] }
+        }
+        Operator::Gated | Operator::GatedGrad => [1, 0, 0],
+        Operator::Attention(_) | Operator::AttentionGrad(_) => [1, 1, 0],
+        ref operator if sums_over_nodes(operator) => [0, 0, 1],
+        Operator::Gemm { .. } => [0, 1, 0],
+        Operator::ColumnSums
+        | Operator::Norm { .. }
+        | Operator::NormGrad { .. }
+        | Operator::Readout(_)
+        | Operator::Dot => [0, 0, 1],
+        Operator::Loss(_) => [0, 1, 1],
+        _ => [0; 3],
     }
+}
+
+/// Whether a sparse product's matrix is the features.
+fn of_features(plan: &Plan, step: &Step) -> bool {
+    let mut value = plan.base(step.inputs[0]);
+    while let Place::Entries { of, .. } = plan.values[value].place {
+        value = plan.base(of);
+    }
+    plan.values[value].place == Place::Features
 }
 
 fn in_order(words: Vec<String>) -> String {
@@ -163,14 +235,17 @@ fn term(plan: &Plan, step: &Step) -> Term {
         | Operator::AttentionGrad(_)
         | Operator::Gated
         | Operator::GatedGrad => {
-            let features = matches!(plan.values[plan.base(step.inputs[0])].place, Place::Features);
-            let entries = if features { Term { s: 1, ..none } } else { Term { m: 1, ..none } };
+            let entries = match of_features(plan, step) {
+                true => Term { s: 1, product: Product::Weights, ..none },
+                false => Term { m: 1, product: Product::Adjacency, ..none },
+            };
             entries.times(shape(step.inputs[1])[1])
         }
         Operator::Gemm { form, .. } => {
             let ([a, b], [c, d]) = (shape(step.inputs[0]), shape(step.inputs[1]));
-            let last = if form == crate::plan::Form::Nt { c } else { d };
-            none.times(a).times(b).times(last)
+            let last = if form == Form::Nt { c } else { d };
+            let weights = Term { product: Product::Weights, ..none };
+            weights.times(a).times(b).times(last)
         }
         _ => {
             let all = step.inputs.iter().chain(&step.outputs);

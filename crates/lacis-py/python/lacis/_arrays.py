@@ -10,7 +10,9 @@ def to_numpy(array):
         if array.device.type != "cpu":
             raise ValueError(f"a tensor on {array.device} cannot be used here; .cpu() copies it")
         array = array.resolve_conj().resolve_neg() if array.is_complex() else array
-        array = array.to_dense() if array.is_sparse else array
+        array = array if str(array.layout) == "torch.strided" else array.to_dense()
+        # NumPy has no such numbers.
+        array = array.float() if str(array.dtype) == "torch.bfloat16" else array
         array = array.numpy()
     return np.asarray(array)
 
@@ -38,6 +40,8 @@ def nodes(mask, name, count):
     mask = to_numpy(mask)
     if mask.dtype == bool:
         if mask.shape != (count,):
-            raise ValueError(f"{name} has shape {mask.shape}, expected ({count},)")
+            several = mask.ndim == 2 and len(mask) == count
+            hint = f"; it has a column for each split, {name}[:, 0] is the first" * several
+            raise ValueError(f"{name} has shape {mask.shape}, expected ({count},){hint}")
         return np.flatnonzero(mask).astype(np.int64, copy=False)
     return indices(mask, name).reshape(-1)

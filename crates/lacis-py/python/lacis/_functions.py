@@ -194,6 +194,7 @@ def _dense(other, sparse):
             "an operand that is no plain tensor on the CPU")
     require(other.dim() == 2 and other.dtype in ops.NUMBERS, "an operand that is no float matrix")
     require(other.size(0) == sparse.size[1], "sizes that do not fit")
+    require(other.size(1) > 0, "an operand without columns")
 
 
 def spmm(original):

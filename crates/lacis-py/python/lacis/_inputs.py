@@ -35,6 +35,7 @@ def check_features(x):
     require(x.device.type == "cpu", "the features are not on the CPU")
     require(x.layout is torch.strided, "the features are sparse")
     require(x.dim() == 2, "the features have not two dimensions")
+    require(x.size(1) > 0, "there are no features")
     require(x.dtype in NUMBERS, f"{x.dtype} features")
 
 

@@ -198,4 +198,7 @@ def segment_reduce(x, ptr, reduce):
 
 
 def gather(x, index):
-    return np.take(_arrays.to_numpy(x), _arrays.indices(index, "index"), axis=0)
+    x, index = _arrays.to_numpy(x), _arrays.indices(index, "index")
+    if index.size and not 0 <= index.min() <= index.max() < len(x):
+        raise IndexError(f"the index names a row outside 0..{len(x)}")
+    return np.take(x, index, axis=0)

@@ -72,8 +72,6 @@ def spmm(edges, x, weight, reduce, num_nodes):
         y = (kernels.Matrix(adjacency)(rows) if weight is None
              else kernels.weighted(adjacency, rows, weight.to(rows.dtype)))
         y = y / _degrees(adjacency, y.dtype) if name == "mean" else y
-    elif name == "mul":
-        raise ValueError("reduce='mul' is for scatter and segment_reduce")
     else:
         if weight is not None and weight.requires_grad:
             raise ValueError(f"weights of a {name} have no gradient here; weight.detach()")

@@ -19,8 +19,8 @@ _MOST_SAMPLINGS = 64
 _samplings = OrderedDict()
 
 
-def optimize(model, approx=None, *, approx_budget=0.1, approx_error=None, approx_switch=0.8,
-             approx_force=False, epochs=None, seed=0):
+def optimize(model, approx=None, *, approx_budget=0.1, approx_error=None, approx_bound=None,
+             approx_switch=0.8, approx_force=False, epochs=None, seed=0):
     """Plan the products of a module's layers; returns the same module.
 
     The planner knows layers of torch_geometric by their formulas. It brackets their products by
@@ -32,14 +32,16 @@ def optimize(model, approx=None, *, approx_budget=0.1, approx_error=None, approx
     With ``approx="rsc"`` or ``"adaptive"`` backward products with the adjacency are computed from
     some of their pairs, as ``lacis train --approx`` does: ``approx_budget`` is the share of their
     work, ``approx_error`` an error that the budget follows instead, and from ``approx_switch`` of
-    ``epochs`` on, where that number is given, everything is exact. A layer for which the planner
+    ``epochs`` on, where that number is given, everything is exact. A layer whose relative error is
+    not below ``approx_bound`` (rsc: 0.5, adaptive: 1) is exact for some epochs. A layer for which the planner
     says that it cannot pay stays exact, unless ``approx_force``. A budget of 1 is exact.
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"optimize: a torch.nn.Module is needed, not {type(model).__name__}")
     asked = None
     if approx not in (None, "off"):
-        asked = _asked(approx, (approx_budget, approx_error, approx_switch), epochs, seed)
+        asked = _asked(approx, (approx_budget, approx_error, approx_bound, approx_switch), epochs,
+                       seed)
         asked["force"] = bool(approx_force)
     _patch.install_layers()
     for number, module in enumerate(filter(_patch.is_layer, model.modules())):
@@ -51,9 +53,9 @@ def _asked(approx, numbers, epochs, seed):
     """What is asked for, as plain data: a model that is pickled needs no Lacis to be read."""
     if approx not in _POLICIES:
         raise ValueError(f"optimize: approx={approx!r}; 'rsc' or 'adaptive' would be right")
-    budget, error, switch = numbers
+    budget, error, bound, switch = numbers
     given = (approx, float(budget), None if error is None else float(error), float(switch),
-             None if epochs is None else int(epochs))
+             None if epochs is None else int(epochs), None if bound is None else float(bound))
     _lacis.Sampling(given, int(seed))  # says what is wrong with them
     return {"given": given, "seed": int(seed), "group": uuid.uuid4().hex}
 
@@ -66,7 +68,8 @@ class _Shared:
     """What the layers of a model share: the native state, and which product has which number."""
 
     def __init__(self, asked):
-        self.native = _lacis.Sampling(tuple(asked["given"]), asked["seed"])
+        # Models that were pickled before there was a bound have none.
+        self.native = _lacis.Sampling((*asked["given"], None)[:6], asked["seed"])
         self.numbers = {}
         self.left_off = {}
 

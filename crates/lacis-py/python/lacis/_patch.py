@@ -265,6 +265,8 @@ def changed(layer, originals):
         return "explain mode"
     if own.get("_decomposed_layers", 1) != 1:
         return "decomposed layers"
+    if own.get("out_channels") == 0:
+        return "no columns of results"
     if own.get("node_dim", -2) not in (-2, 0):
         return "another node dimension"
     for name in _HOOKS:

@@ -43,9 +43,9 @@ class Run:
     end; ``plan`` what the planner chose; ``model`` the weights of the best epoch, ready to predict.
     """
 
-    def __init__(self, events, training=None, folder=None, keep=None):
+    def __init__(self, events, training=None, folder=None, keep=None, graph=None):
         self._events, self._training, self._keep = events, training, keep
-        self._folder = folder
+        self._folder, self._graph = folder, graph
         self.interrupted = False
         self._model = None
 
@@ -93,7 +93,7 @@ class Run:
                 self._finish()
             if self.path is None:
                 raise ValueError("nothing was kept of this run; train without no_save=True")
-            self._model = Model(self.path, keep=self._keep)
+            self._model = Model(self.path, self._keep, self._graph)
         return self._model
 
     def _finish(self):
@@ -129,22 +129,24 @@ def train(graph, model=None, hidden=None, epochs=None, *, out=None, progress=Non
     ``approx``, ``threads``, …; ``lacis train --help`` lists them. ``out`` names the folder that
     keeps the run; without it a temporary one does, for as long as the run or its model is used.
     ``resume=`` goes on with the run of a folder, as it was begun: what is said besides must be the
-    same.
+    same. ``val_data`` and ``test_data`` may be graphs, too.
 
     Ctrl-C ends the training within a second; the run so far is returned, ``run.interrupted`` is
     true, and ``run.history`` has all finished epochs. A second Ctrl-C is Python's.
     """
     graph, named = _graph_of(graph)
-    keep = None
+    # A temporary folder lives as long as the run.
+    keep = tempfile.TemporaryDirectory(prefix="lacis-")
     if out is None and not flags.get("no_save") and not flags.get("resume"):
-        keep = tempfile.TemporaryDirectory(prefix="lacis-")
         out = Path(keep.name) / "run"
+    for name in ("val_data", "test_data"):
+        flags[name] = _by_name(flags.get(name), Path(keep.name) / name)
     quiet = bool(flags.pop("quiet", False))
     arguments = {"model": model, "hidden": hidden, "epochs": epochs, "out": out, **flags}
     typed = flags_of("train", arguments) + ([named] if named else [])
     events = []
     training = _lacis.Training(typed, graph)
-    run = Run(events, training, flags.get("resume"), keep)
+    run = Run(events, training, flags.get("resume"), keep, graph)
     with progress_of(progress, quiet) as bar:
         _follow(run, events, bar)
     return run
@@ -159,6 +161,15 @@ def _graph_of(graph):
     if hasattr(graph, "edge_index") or hasattr(graph, "adj_t"):
         return Graph.from_pyg(graph)._data, None
     raise TypeError(f"train() cannot take {type(graph).__name__} for a graph")
+
+
+def _by_name(graph, path):
+    """What the command can open: a graph of this program's is written first."""
+    if graph is None or isinstance(graph, (str, Path)):
+        return graph
+    data, _ = _graph_of(graph)
+    data.save(path)
+    return path
 
 
 def _follow(run, events, bar):

@@ -19,7 +19,7 @@ class Run:
     interrupted: bool
     def __init__(
         self, events: list[dict[str, Any]], training: Any = None, folder: Any = None,
-        keep: Any = None,
+        keep: Any = None, graph: Any = None,
     ) -> None: ...
     @property
     def history(self) -> dict[str, NDArray[Any]]: ...

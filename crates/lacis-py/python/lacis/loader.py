@@ -1,5 +1,7 @@
 """Mini-batches of sampled neighbourhoods, prepared ahead by threads of this process."""
 
+import numbers
+
 import numpy as np
 
 from . import _lacis
@@ -42,9 +44,9 @@ class NeighborLoader:
         if not isinstance(data, Data):
             raise TypeError(f"data must be a torch_geometric.data.Data, not {type(data).__name__}; "
                             "graphs with several kinds of nodes are not supported")
-        if not isinstance(batch_size, int) or batch_size < 1:
+        if not isinstance(batch_size, numbers.Integral) or batch_size < 1:
             raise ValueError(f"batch_size={batch_size!r}; 1 or more would be right")
-        self.data, self.batch_size, self.transform = data, batch_size, transform
+        self.data, self.batch_size, self.transform = data, int(batch_size), transform
         self.num_neighbors = [int(count) for count in num_neighbors]
         self._shuffle, self._drop_last, self._generator = shuffle, drop_last, generator
         self._threads = (max(int(num_workers), 0), max(int(prefetch_factor or 2), 1))
@@ -65,7 +67,8 @@ class NeighborLoader:
         number = _number(self._generator)
         epoch = self._sampler.epoch(self._seeds[order].numpy(), self.batch_size, number,
                                     self._threads)
-        for part in order.split(self.batch_size):
+        # Of nothing, torch's `split` gives one part.
+        for part in order.split(self.batch_size) if order.numel() else ():
             yield self._batch(part, epoch.next())
 
     def __call__(self, index):

@@ -33,6 +33,12 @@ def _code(reduce):
     return _REDUCE[reduce]
 
 
+def _heads(count):
+    if count < 1:
+        raise ValueError(f"heads={count!r}; 1 or more would be right")
+    return int(count)
+
+
 def spmm(edges, x, weight=None, *, reduce="sum", num_nodes=None):
     """``y_i``, the rows ``weight_e · x_j`` of all edges ``e`` from ``j`` to ``i`` as one.
 
@@ -40,6 +46,8 @@ def spmm(edges, x, weight=None, *, reduce="sum", num_nodes=None):
     of targets where ``edges`` do not say it. A graph's or matrix' own weights count unless
     ``weight`` is given.
     """
+    if reduce == "mul":
+        raise ValueError("reduce='mul' is for scatter and segment_reduce")
     return _half(x, weight).spmm(edges, x, weight, _code(reduce), num_nodes)
 
 
@@ -48,7 +56,7 @@ def sddmm(edges, u, v, *, op="dot", heads=1):
     with ``op="add"`` or ``"mul"`` their sum or product."""
     if op not in ("dot", "add", "mul"):
         raise ValueError(f"op={op!r}; 'dot', 'add' or 'mul' would be right")
-    return _half(u, v).sddmm(edges, u, v, op, int(heads))
+    return _half(u, v).sddmm(edges, u, v, op, _heads(heads))
 
 
 def edge_softmax(edges, scores, *, num_nodes=None):
@@ -60,7 +68,7 @@ def edge_softmax(edges, scores, *, num_nodes=None):
 def attention(edges, query, key, value, *, heads=1, scale=None):
     """``y_i = Σ_j softmax_j(scale · query_i · key_j) value_j`` over the edges to ``i``, head by
     head, without a tensor per edge. ``scale`` is 1/√(columns of a head) unless given."""
-    return _half(query, key, value).attention(edges, query, key, value, int(heads), scale)
+    return _half(query, key, value).attention(edges, query, key, value, _heads(heads), scale)
 
 
 def segment_reduce(x, ptr, *, reduce="sum"):

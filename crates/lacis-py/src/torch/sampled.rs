@@ -22,9 +22,9 @@ use super::{failed, profile, threads};
 /// A program that does not say how many epochs it runs is never at its end.
 const NO_END: usize = u32::MAX as usize;
 
-/// What is asked for: policy, budget, error, switch, and how many epochs there are.
+/// What is asked for: policy, budget, error, switch, how many epochs there are, and the bound.
 #[derive(Clone, Debug, FromPyObject)]
-pub struct Asked(String, f64, Option<f64>, f64, Option<usize>);
+pub struct Asked(String, f64, Option<f64>, f64, Option<usize>, Option<f64>);
 
 impl Asked {
     fn settings(&self) -> Result<Settings> {
@@ -38,7 +38,7 @@ impl Asked {
         };
         // Without an end nothing is near it.
         let switch = if self.4.is_some() { self.3 } else { 1.0 };
-        Ok(Settings { error: self.2, switch, ..Settings::new(policy, self.1) })
+        Ok(Settings { error: self.2, bound: self.5, switch, ..Settings::new(policy, self.1) })
     }
 }
 

@@ -9,7 +9,7 @@
 use lacis_core::{Error, Result};
 
 /// The most tasks that are simulated.
-const MOST: usize = 1 << 14;
+pub const MOST: usize = 1 << 16;
 
 /// One stage.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,6 +101,8 @@ struct Done {
     ends: Vec<Option<f64>>,
     /// The next iteration and block of every stage: blocks go through in their order.
     heads: Vec<(usize, usize)>,
+    /// When what each stage's next block waits for is there, if that is known.
+    ready: Vec<Option<f64>>,
     /// When each worker is free.
     free: Vec<f64>,
     spans: Vec<Span>,
@@ -112,27 +114,30 @@ impl Done {
     fn new(of: &Pipeline) -> Self {
         let (blocks, stages) = (of.needs.len(), of.stages.len());
         let workers = of.stages.iter().map(|stage| stage.worker + 1).max().unwrap_or(0);
-        Done {
+        let mut done = Done {
             ends: vec![None; of.iterations * stages * blocks],
             heads: vec![(0, 0); stages],
+            ready: vec![None; stages],
             free: vec![0.0; workers],
             spans: Vec::new(),
             blocks,
             stages,
-        }
+        };
+        done.ready[0] = done.waited(of, 0);
+        done
     }
 
     fn end(&self, iteration: usize, stage: usize, block: usize) -> Option<f64> {
         self.ends[(iteration * self.stages + stage) * self.blocks + block]
     }
 
-    /// When a stage's next block could start, if what it waits for is scheduled.
-    fn ready(&self, of: &Pipeline, stage: usize) -> Option<f64> {
+    /// When what a stage's next block waits for is there, if all of it is scheduled.
+    fn waited(&self, of: &Pipeline, stage: usize) -> Option<f64> {
         let (iteration, block) = self.heads[stage];
         if iteration == of.iterations {
             return None;
         }
-        let mut start = self.free[of.stages[stage].worker];
+        let mut start = 0.0_f64;
         if stage == 0 {
             if let Some(before) = iteration.checked_sub(1 + of.staleness) {
                 for other in 0..self.blocks {
@@ -154,8 +159,10 @@ impl Done {
 
     /// The stage that can start first; of several, the one that is nearest to the end.
     fn next(&self, of: &Pipeline) -> Option<(usize, f64)> {
-        let ready =
-            (0..self.stages).rev().filter_map(|stage| Some((stage, self.ready(of, stage)?)));
+        let ready = (0..self.stages).rev().filter_map(|stage| {
+            let free = self.free[of.stages[stage].worker];
+            Some((stage, self.ready[stage]?.max(free)))
+        });
         ready.min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
@@ -168,6 +175,11 @@ impl Done {
         self.free[worker] = end;
         self.heads[stage] =
             if block + 1 == self.blocks { (iteration + 1, 0) } else { (iteration, block + 1) };
+        // Nobody else waits for a block of this stage.
+        let next = if stage + 1 == self.stages { 0 } else { stage + 1 };
+        for stage in [stage, next] {
+            self.ready[stage] = self.waited(of, stage);
+        }
     }
 
     fn schedule(mut self) -> Schedule {

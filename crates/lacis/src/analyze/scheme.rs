@@ -40,6 +40,9 @@ pub type Row = (&'static str, &'static str, &'static str, &'static str, Sampled)
 pub enum Sampled {
     /// All of them.
     No,
+    /// All of them; what was computed forward is computed again, from the end, where it is needed
+    /// back.
+    Reversible,
     /// `c` neighbours of each node of a layer.
     Neighbours,
     /// The same, with old values of all neighbours.
@@ -53,6 +56,20 @@ pub enum Sampled {
 /// Every scheme there is.
 pub static SCHEMES: &[Row] = &[
     ("full batch", "O(L·m·k + L·n·k²)", "O(L·log d + L·log k)", "O(L·n·k + L·k² + m)", Sampled::No),
+    (
+        "full batch, one weight for all layers",
+        "O(L·m·k + L·n·k²)",
+        "O(L·log d + L·log k)",
+        "O(L·n·k + k² + m)",
+        Sampled::No,
+    ),
+    (
+        "full batch, reversible layers",
+        "O(L·m·k + L·n·k²)",
+        "O(L·log d + L·log k)",
+        "O(n·k)",
+        Sampled::Reversible,
+    ),
     (
         "neighbour sampling",
         "O(c^L·n·k²)",
@@ -83,24 +100,38 @@ pub(super) fn all(view: &View<'_>) -> Result<Vec<Scheme>> {
     let batches = view.case.train.len().max(1).div_ceil(BATCH);
     let numbered = SCHEMES.iter().map(|&(name, work_order, depth_order, memory_order, sampled)| {
         let (sizes, times) = match sampled {
-            Sampled::No => (view.case.sizes.clone(), 1),
+            Sampled::No | Sampled::Reversible => (view.case.sizes.clone(), 1),
             Sampled::Parts => (part(view), nodes.div_ceil(BATCH)),
             _ => (batch(view, sampled), batches),
         };
         let subject = Subject { plan: view.case.plan, sizes: &sizes, degree: view.degree };
         // What is done once for a whole graph is done for every batch.
-        let tally = subject.steps(|step| sampled != Sampled::No || step.phase != Phase::Once);
-        let history = if sampled == Sampled::History { history_work(view) } else { 0.0 };
+        let whole = matches!(sampled, Sampled::No | Sampled::Reversible);
+        let tally = subject.steps(|step| !whole || step.phase != Phase::Once);
+        let more = match sampled {
+            Sampled::History => history_work(view),
+            Sampled::Reversible => subject.steps(|step| step.phase == Phase::Forward).work as f64,
+            _ => 0.0,
+        };
         Scheme {
             name,
             work_order,
             depth_order,
             memory_order,
-            work: tally.work as f64 * times as f64 + history,
-            memory_bytes: view.case.plan.slot_bytes(&sizes) as f64,
+            work: tally.work as f64 * times as f64 + more,
+            memory_bytes: match sampled {
+                Sampled::Reversible => one_layer(view),
+                _ => view.case.plan.slot_bytes(&sizes) as f64,
+            },
         }
     });
     Ok(numbered.collect())
+}
+
+/// Bytes of a layer's values and their gradients: all that reversible layers keep.
+fn one_layer(view: &View<'_>) -> f64 {
+    let slots = view.case.plan.slot_lens(view.case.sizes);
+    2.0 * super::F32 * slots.into_iter().max().unwrap_or(0) as f64
 }
 
 /// Old values of all neighbours are added up in every layer.

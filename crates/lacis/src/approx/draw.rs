@@ -11,7 +11,8 @@
 //!
 //! The draw is balanced (Deville and Tillé 2004, one balancing variable): two undecided pairs move
 //! towards a decision along `c_a·π_a + c_b·π_b = const`, up or down such that every `π` keeps its
-//! mean. So the work of the draw is what was planned, up to one pair.
+//! mean. So the work of the draw is what was planned, up to one pair; pairs too heavy for that are
+//! drawn in pieces ([`mod@super::pieces`]).
 
 use lacis_core::threads::ranges;
 use lacis_core::{Rng, Threads};
@@ -135,30 +136,15 @@ pub fn largest_open(scores: &[f32], work: &[u32], lambda: f64) -> u32 {
     scores.iter().zip(work).map(open).max().unwrap_or(0)
 }
 
-/// The probability of each pair, for at most so much work.
-pub fn probabilities(scores: &[f32], work: &[u32], (lambda, most): (f64, f64)) -> Vec<f64> {
+/// The probability of each pair.
+pub fn probabilities(scores: &[f32], work: &[u32], lambda: f64) -> Vec<f64> {
     let chance = |(&score, &work): (&f32, &u32)| (lambda * f64::from(ratio(score, work))).min(1.0);
-    let mut chances: Vec<f64> = scores.iter().zip(work).map(chance).collect();
-    let sum = |keep: fn(f64) -> bool| -> f64 {
-        let some = chances.iter().zip(work).filter(|(chance, _)| keep(**chance));
-        some.map(|(chance, work)| chance * f64::from(*work)).sum()
-    };
-    let (certain, open) = (sum(|chance| chance >= 1.0), sum(|chance| chance < 1.0));
-    if certain + open > most && open > 0.0 {
-        let scale = ((most - certain) / open).clamp(0.0, 1.0);
-        chances.iter_mut().filter(|chance| **chance < 1.0).for_each(|chance| *chance *= scale);
-    }
-    chances
+    scores.iter().zip(work).map(chance).collect()
 }
 
-/// Takes pairs with their probabilities: for each a factor, `1/π` where it is taken, else 0. The
-/// last pair is left out where it would take more than `most`.
-pub fn balanced(
-    chances: &[f64],
-    (work, most): (&[u32], f64),
-    rng: &Rng,
-    threads: &Threads,
-) -> Vec<f32> {
+/// Takes pairs with their probabilities: for each a factor, `1/π` where it is taken, else 0. With
+/// `Σ c·π` planned, less than `planned + c` is taken, `c` the largest work of a pair of `π < 1`.
+pub fn balanced(chances: &[f64], work: &[u32], rng: &Rng, threads: &Threads) -> Vec<f32> {
     let blocks = threads.map(ranges(chances.len(), BLOCK), |block| {
         let start = block.start;
         let mut draw = Draw { work, rng, open: None, taken: vec![false; block.len()], start };
@@ -175,10 +161,7 @@ pub fn balanced(
         last.settle(j, chance, 1);
     }
     if let Some((j, chance)) = last.open {
-        let taken = last.taken.iter().zip(work).filter(|(taken, _)| **taken);
-        let used: f64 = taken.map(|(_, &work)| f64::from(work)).sum();
-        let fits = used + f64::from(work[j]) <= most;
-        last.taken[j] = fits && uniform(rng, j, 2) < chance;
+        last.taken[j] = uniform(rng, j, 2) < chance;
     }
     let factor = |(taken, chance): (bool, &f64)| if taken { (1.0 / chance) as f32 } else { 0.0 };
     last.taken.into_iter().zip(chances).map(factor).collect()
@@ -265,7 +248,7 @@ mod tests {
         assert!((histogram.work() - total).abs() < 1e-6 * total);
         let most = 0.3 * total;
         let lambda = histogram.lambda_of_work(most);
-        let chances = probabilities(&scores, &work, (lambda, most));
+        let chances = probabilities(&scores, &work, lambda);
         let planned: f64 = chances.iter().zip(&work).map(|(p, &c)| p * f64::from(c)).sum();
         assert!(planned <= most * (1.0 + 1e-9) && planned > 0.97 * most, "{planned} of {most}");
         let terms =
@@ -305,13 +288,13 @@ mod tests {
         let total: f64 = work.iter().map(|&c| f64::from(c)).sum();
         let most = 0.25 * total;
         let lambda = Histogram::of(&scores, &work).lambda_of_work(most);
-        let chances = probabilities(&scores, &work, (lambda, most));
+        let chances = probabilities(&scores, &work, lambda);
         let planned: f64 = chances.iter().zip(&work).map(|(p, &c)| p * f64::from(c)).sum();
         let rounds = 20_000;
         let mut mean = vec![0.0; chances.len()];
         for round in 0..rounds {
             let rng = Rng::new(round, "draw");
-            let factors = balanced(&chances, (&work, f64::MAX), &rng, &Threads::one());
+            let factors = balanced(&chances, &work, &rng, &Threads::one());
             let taken = factors.iter().zip(&work).filter(|(f, _)| **f > 0.0);
             let cost: f64 = taken.map(|(_, &c)| f64::from(c)).sum();
             assert!((cost - planned).abs() <= 40.0, "{cost} for {planned}");
@@ -326,10 +309,10 @@ mod tests {
     #[test]
     fn a_draw_is_the_same_for_any_threads() {
         let (scores, work) = pairs(200_000);
-        let chances = probabilities(&scores, &work, (0.05, 1e9));
+        let chances = probabilities(&scores, &work, 0.05);
         let rng = Rng::new(5, "draw");
-        let one = balanced(&chances, (&work, f64::MAX), &rng, &Threads::one());
-        let three = balanced(&chances, (&work, f64::MAX), &rng, &Threads::new(3).unwrap());
+        let one = balanced(&chances, &work, &rng, &Threads::one());
+        let three = balanced(&chances, &work, &rng, &Threads::new(3).unwrap());
         assert!(one == three && one.iter().any(|&f| f > 1.0));
     }
 

@@ -2,10 +2,10 @@
 //!
 //! `Aᵀ·G = Σ_j A_j,:ᵀ·G_j` is a sum of pairs, a column of the matrix and a row of the gradient. A
 //! [`Policy`] says which pairs are taken, how the budget is shared between layers and when the
-//! choice is made anew; see [`draw`] and [`greedy`]. Forward products, losses and weights are
-//! exact, and so is everything from [`Settings::switch`] on. Some rows of each product are compared
-//! with the exact ones whenever pairs are chosen ([`mod@watch`]); a layer whose error is too large
-//! goes on exactly.
+//! choice is made anew; see [`draw`], [`pieces`] and [`greedy`]. Forward products, losses and
+//! weights are exact, and so is everything from [`Settings::switch`] on. Some rows of each product
+//! are compared with the exact ones whenever pairs are chosen ([`mod@watch`]); a layer whose error
+//! is too large goes on exactly.
 //!
 //! ```text
 //!   epoch 0        exact; the norms of all pairs are looked at
@@ -17,6 +17,7 @@
 pub mod contest;
 pub mod draw;
 pub mod greedy;
+pub mod pieces;
 mod product;
 mod report;
 mod state;
@@ -25,22 +26,30 @@ pub mod watch;
 use lacis_core::{Error, Result, Threads};
 use lacis_kernels::Profile;
 use lacis_plan::cost::{Analytic, Costs};
-use lacis_plan::sampled::{Sampling, sampling};
+use lacis_plan::sampled::{Sampling, can_sample, sampling};
 use lacis_plan::{Plan, Sizes};
 
 pub use product::{Factors, Refresh, Sample};
 use product::{Help, Product};
 use report::Clock;
+pub use report::mean_report;
 
 /// Epochs between decisions on each layer's share.
 const TUNE_EVERY: usize = 10;
-/// Without a bound of the user's, a layer whose product is not even as good as none is computed
-/// exactly: 0 instead of it has a relative error of 1.
+/// The bound of a draw without bias, unless the user has one: 0 instead of the product has a
+/// relative error of 1. Below it, what one draw has too little of the next ones have too much.
 const NO_BETTER_THAN_NOTHING: f64 = 1.0;
+/// The bound of a choice with bias, which nothing makes up for later: within half of its length, a
+/// product is at most 30° off (`sin 30° = ½`).
+const WITHIN_30_DEGREES: f64 = 0.5;
+/// Entries that a layer is given at least, if its own budget has them: one, and some rounding.
+const LEAST_ENTRIES: f64 = 1.5;
 /// A layer that asks for more than this share of its entries is computed exactly.
 const NEARLY_ALL: f64 = 0.9;
-/// Beyond so many times the error asked for, a layer goes on exactly.
+/// From so many times the error asked for on, a layer is computed exactly.
 const TOO_FAR: f64 = 1.5;
+/// What an error is first looked for with, where the budget is to follow and all was allowed.
+const START: f64 = 0.1;
 
 /// Which pairs are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +76,10 @@ pub struct Settings {
     pub policy: Policy,
     /// The share of the work of backward products, up to 1.
     pub budget: f64,
-    /// The relative error of each product instead: the budget follows.
+    /// The relative error of each product instead: the budget is what it begins with, and follows.
     pub error: Option<f64>,
+    /// The relative error from which on a layer is computed exactly, if not the policy's own.
+    pub bound: Option<f64>,
     /// The share of epochs after which everything is exact.
     pub switch: f64,
     /// Epochs that share a choice, at most.
@@ -86,10 +97,28 @@ impl Settings {
             policy,
             budget,
             error: None,
+            bound: None,
             switch: 0.8,
             interval: 10,
             allocation: Allocation::Layers,
             force: false,
+        }
+    }
+
+    /// The relative error from which on a layer is computed exactly.
+    pub fn bound(&self) -> f64 {
+        let own = match self.policy {
+            Policy::Rsc => WITHIN_30_DEGREES,
+            Policy::Adaptive => NO_BETTER_THAN_NOTHING,
+        };
+        self.bound.or(self.error.map(|error| TOO_FAR * error)).unwrap_or(own)
+    }
+
+    /// The budget that a training begins with.
+    fn start(&self) -> f64 {
+        match self.error {
+            Some(_) if self.budget >= 1.0 => START,
+            _ => self.budget,
         }
     }
 
@@ -107,6 +136,9 @@ impl Settings {
             Settings { error: Some(error), .. } if !(*error > 0.0 && error.is_finite()) => {
                 wrong("error", *error, "above 0; 0.1 would be right")
             }
+            Settings { bound: Some(bound), .. } if bound.is_nan() || *bound <= 0.0 => {
+                wrong("bound", *bound, "above 0; 0.5 would be right")
+            }
             Settings { switch, .. } if !(0.0..=1.0).contains(switch) => {
                 wrong("switch", *switch, "between 0 and 1")
             }
@@ -122,8 +154,12 @@ pub struct Approx {
     settings: Settings,
     sampling: Sampling,
     products: Vec<Product>,
+    /// Steps that can be sampled, whether it pays or not.
+    possible: usize,
     seed: u64,
     epoch: usize,
+    /// Epochs that have begun.
+    begun: usize,
     epochs: usize,
     /// The share of all work that is allowed now; it follows where an error is asked for.
     budget: f64,
@@ -144,23 +180,25 @@ impl Approx {
         (seed, epochs): (u64, usize),
     ) -> Result<Self> {
         settings.check()?;
-        let share = (settings.budget, settings.force);
-        let sampling = sampling(plan, (sizes, costs), share).unwrap_or_default();
+        let budget = settings.start();
+        let sampling = sampling(plan, (sizes, costs), (budget, settings.force));
+        let sampling = sampling.unwrap_or_default();
         let on = settings.force || sampling.pays();
-        let steps = sampling.steps.iter().filter(|_| on && settings.budget < 1.0);
+        let steps = sampling.steps.iter().filter(|_| on && budget < 1.0);
         let products = steps.map(|sampled| {
             let step = &plan.steps[sampled.step];
             let width = sizes.of(plan.values[step.outputs[0]].shape[1]);
-            Product::new(sampled.step, step.layer, width, settings.budget)
+            Product::new(sampled.step, step.layer, width, budget)
         });
-        let budget = settings.budget;
         Ok(Approx {
             products: products.collect(),
             clock: Clock::new(plan.steps.len()),
             settings,
             sampling,
             seed,
+            possible: plan.steps.iter().filter(|step| can_sample(plan, step)).count(),
             epoch: 0,
+            begun: 0,
             epochs,
             budget,
             batches: false,
@@ -180,8 +218,10 @@ impl Approx {
     /// One more product outside of a plan, this many columns wide; returns its step.
     pub fn add(&mut self, width: usize) -> usize {
         let step = self.clock.add_step();
-        if self.settings.budget < 1.0 {
-            self.products.push(Product::new(step, None, width, self.settings.budget));
+        self.possible += 1;
+        let budget = self.settings.start();
+        if budget < 1.0 {
+            self.products.push(Product::new(step, None, width, budget));
         }
         step
     }
@@ -211,6 +251,11 @@ impl Approx {
         &self.sampling
     }
 
+    /// Whether the plan has any product that can be sampled, whether it pays or not.
+    pub fn is_possible(&self) -> bool {
+        self.possible > 0
+    }
+
     /// Whether any product is sampled.
     pub fn is_on(&self) -> bool {
         !self.products.is_empty()
@@ -227,7 +272,7 @@ impl Approx {
 
     /// An epoch begins.
     pub fn begin(&mut self, epoch: usize) {
-        self.epoch = epoch;
+        (self.epoch, self.begun) = (epoch, self.begun.max(epoch + 1));
         let due = epoch == 1 || epoch.is_multiple_of(TUNE_EVERY);
         let seen = self.products.iter().all(|product| product.seen.is_some());
         if epoch > 0 && due && seen && !self.batches && !self.is_exact() {
@@ -262,7 +307,7 @@ impl Approx {
             return Ok(None);
         }
         let (epoch, batches) = (self.epoch, self.batches);
-        let bound = self.settings.error.map_or(NO_BETTER_THAN_NOTHING, |e| TOO_FAR * e);
+        let bound = self.settings.bound();
         let help = Help { settings: &self.settings, profile, threads, seed: self.seed, epoch };
         let Some(product) = self.products.iter_mut().find(|product| product.step == step) else {
             return Ok(None);
@@ -281,13 +326,12 @@ impl Approx {
         }
         if product.is_due(of, &help) {
             let found = product.refresh(of, &help)?;
-            if found.error > bound {
-                // Longer each time: what was too far off once may be again.
-                product.exact_until = epoch + (TUNE_EVERY << product.strikes.min(8));
-                product.strikes += 1;
-                product.sample = None;
+            if !found.is_some_and(|found| found.error < bound) {
+                product.fall_back(epoch);
+                return Ok(None);
             }
         }
+        product.served(epoch);
         Ok(product.sample.as_ref())
     }
 
@@ -316,8 +360,11 @@ impl Approx {
             let (seen, fixed) = (product.seen.as_ref()?, product.fixed.as_ref()?);
             let width = product.width as f64;
             let size = if seen.norm > 0.0 { seen.norm } else { 1.0 } * width.sqrt();
-            let entries =
-                move |lambda: f64| seen.histogram.work_at(lambda / size) + fixed.certain() as f64;
+            let own = self.budget * fixed.entries as f64;
+            let least = own.min(LEAST_ENTRIES + fixed.certain() as f64);
+            let entries = move |lambda: f64| {
+                (seen.histogram.work_at(lambda / size) + fixed.certain() as f64).max(least)
+            };
             Some((entries, fixed.entries as f64, width))
         });
         let known: Vec<_> = known.collect();
@@ -342,7 +389,8 @@ impl Approx {
             let (Some(seen), Some(fixed)) = (&product.seen, &product.fixed) else { continue };
             let allowed = (error * seen.norm / product.correction).powi(2);
             let lambda = seen.histogram.lambda_of_error(allowed);
-            let entries = seen.histogram.work_at(lambda) + fixed.certain() as f64;
+            let entries =
+                seen.histogram.work_at(lambda).max(LEAST_ENTRIES) + fixed.certain() as f64;
             let share = entries / fixed.entries.max(1) as f64;
             product.share = if share > NEARLY_ALL { 1.0 } else { share };
         }

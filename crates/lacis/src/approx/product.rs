@@ -5,9 +5,10 @@ use lacis_core::{Csr, Result, Rng, Threads};
 use lacis_kernels::sampled::{self, Columns, Diagonal, Scaled};
 use lacis_kernels::{Isa, Mat, Profile, spmm};
 
-use super::draw::{Histogram, balanced, largest, largest_open, probabilities};
+use super::draw::{Histogram, largest};
+use super::pieces::{Pairs, Taken, draw};
 use super::watch::{Watched, watch};
-use super::{Policy, Settings};
+use super::{Policy, Settings, TUNE_EVERY};
 use crate::exec::spmm_point;
 
 /// Pairs that RSC keeps at least.
@@ -36,7 +37,7 @@ pub struct Sample {
     /// The kernel for it.
     pub kernel: (usize, Isa),
     /// What its columns were multiplied by.
-    pub factors: Vec<f32>,
+    pub taken: Taken,
     /// When it was taken.
     pub epoch: usize,
     /// The share of gradient mass that it captured then, of the pairs glanced at.
@@ -54,6 +55,8 @@ pub struct Refresh {
     pub kept: f64,
     /// The relative error of the product, as some rows have it.
     pub error: f64,
+    /// Whether it was multiplied with, and not too far off.
+    pub served: bool,
 }
 
 /// What the last look at all pairs found.
@@ -120,16 +123,18 @@ pub struct Product {
     pub fixed: Option<Fixed>,
     /// What it runs with.
     pub sample: Option<Sample>,
-    /// Factors of a sample that another process took.
-    pub resumed: Option<(Vec<f32>, usize, f64)>,
+    /// A sample that another process took, when, and the mass it captured.
+    pub resumed: Option<(Taken, usize, f64)>,
     /// What was seen last.
     pub seen: Option<Seen>,
     /// Whether the sample is to be taken anew though it is young.
     pub stale: bool,
     /// Exact before this epoch.
     pub exact_until: usize,
-    /// How often the error was too large.
+    /// How often the error was too large, or nothing could be drawn.
     pub strikes: u32,
+    /// Epochs with a sample, and the one after the last of them.
+    pub epochs: [usize; 2],
     /// How often a sample was taken.
     pub refreshes: u64,
     /// All times.
@@ -152,7 +157,7 @@ impl Product {
         let rsc = help.settings.policy == Policy::Rsc;
         let entries = of.a.a.cols.len();
         let mut columns = sampled::columns(&of.a, true, help.threads);
-        let afford = DIAGONAL * help.settings.budget.min(1.0) * entries as f64;
+        let afford = DIAGONAL * help.settings.start() * entries as f64;
         let exact = columns.diagonal > 0 && (rsc || columns.diagonal as f64 <= afford);
         let diagonal = if exact { Diagonal::Exact } else { Diagonal::Sampled };
         if !exact && columns.diagonal > 0 {
@@ -215,46 +220,50 @@ impl Product {
             Policy::Adaptive => {
                 let fell = |now: f64| now < CAPTURES * sample.captured;
                 age > 0
-                    && (self.stale || age >= interval || fell(self.captured(of.x, &sample.factors)))
+                    && (self.stale || age >= interval || fell(self.captured(of.x, &sample.taken)))
             }
         }
     }
 
     /// The share of gradient mass in the pairs of a sample, of those glanced at.
-    fn captured(&self, x: Mat<'_>, factors: &[f32]) -> f64 {
+    fn captured(&self, x: Mat<'_>, taken: &Taken) -> f64 {
         let fixed = self.fixed();
         let norms = sampled::some_row_norms(Isa::best(), x, &fixed.glance);
         let (mut all, mut some) = (0.0, 0.0);
         for (&j, norm) in fixed.glance.iter().zip(norms) {
             let score = f64::from(norm * fixed.columns.norms[j as usize]);
             all += score;
-            some += if factors[j as usize] != 0.0 { score } else { 0.0 };
+            some += if taken.factors[j as usize] != 0.0 { score } else { 0.0 };
         }
         if all > 0.0 { some / all } else { 1.0 }
     }
 
-    /// Takes a sample, and looks how good it is.
+    /// Takes a sample, and looks how good it is; `None` where none can be taken.
     ///
     /// # Errors
     /// When sizes do not fit, or there is no memory.
-    pub fn refresh(&mut self, of: &Factors<'_>, help: &Help<'_>) -> Result<Watched> {
+    pub fn refresh(&mut self, of: &Factors<'_>, help: &Help<'_>) -> Result<Option<Watched>> {
         let scores = self.scores(of.x, help.threads)?;
+        if scores.iter().any(|score| !score.is_finite()) {
+            return Ok(None);
+        }
         let histogram = Histogram::of(&scores, &self.fixed().columns.entries);
         let rng = self.rng(help);
-        let factors = match help.settings.policy {
+        let taken = match help.settings.policy {
             Policy::Rsc => {
                 let n = scores.len();
                 let k = (n as f64 * self.share) as usize;
-                largest(&scores, k.clamp(LEAST_PAIRS.min(n), n))
+                Some(largest(&scores, k.clamp(LEAST_PAIRS.min(n), n)).into())
             }
-            Policy::Adaptive => self.draw((&scores, &histogram), &rng, help.threads),
+            Policy::Adaptive => self.draw((&scores, &histogram), of, (&rng, help.threads)),
         };
-        let captured = self.captured(of.x, &factors);
-        self.keep((factors, help.epoch, captured), of, help)?;
+        let Some(taken) = taken else { return Ok(None) };
+        let captured = self.captured(of.x, &taken);
+        self.keep((taken, help.epoch, captured), of, help)?;
         (self.refreshes, self.stale) = (self.refreshes + 1, false);
         if let Some(last) = self.history.last().filter(|last| last.epoch == help.epoch) {
             // Another batch of an epoch whose first one was looked at.
-            return Ok(Watched { norm: f64::NAN, error: last.error });
+            return Ok(Some(Watched { norm: f64::NAN, error: last.error }));
         }
         let sample = self.sample.as_ref().map(|sample| &sample.matrix);
         let found = watch(&of.a, sample, (of.x, Isa::best()), (&rng, help.threads))?;
@@ -262,31 +271,50 @@ impl Product {
         let kept = entries as f64 / self.fixed().entries.max(1) as f64;
         let expected = self.expected(&histogram);
         self.see((scores, histogram), found.norm, help.settings.policy);
-        self.history.push(Refresh { epoch: help.epoch, entries, kept, error: found.error });
+        let (epoch, error) = (help.epoch, found.error);
+        self.history.push(Refresh { epoch, entries, kept, error, served: true });
         if expected > 0.0 && found.norm > 0.0 {
-            let measured = found.error * found.norm / expected;
+            let measured = error * found.norm / expected;
             self.correction = 0.5 * (self.correction + measured.clamp(0.1, 10.0));
         }
-        Ok(found)
+        Ok(Some(found))
     }
 
-    /// Goes on with the factors of a sample.
+    /// Goes on exactly for a while, longer each time: what was too far off once may be again.
+    pub fn fall_back(&mut self, epoch: usize) {
+        self.exact_until = epoch + (TUNE_EVERY << self.strikes.min(8));
+        self.strikes += 1;
+        self.sample = None;
+        if let Some(last) = self.history.last_mut().filter(|last| last.epoch == epoch) {
+            last.served = false;
+        }
+    }
+
+    /// Counts an epoch that a sample served, once.
+    pub fn served(&mut self, epoch: usize) {
+        let [count, after] = self.epochs;
+        self.epochs = [count + usize::from(after <= epoch), epoch + 1];
+    }
+
+    /// Goes on with a sample of these pairs.
     ///
     /// # Errors
     /// When sizes do not fit, or there is no memory.
     pub fn keep(
         &mut self,
-        (factors, epoch, captured): (Vec<f32>, usize, f64),
+        (taken, epoch, captured): (Taken, usize, f64),
         of: &Factors<'_>,
         help: &Help<'_>,
     ) -> Result<()> {
-        let matrix = sampled::sliced(&of.a, &factors, self.fixed().diagonal, help.threads)?;
+        let choice = (&taken.factors[..], taken.bands.as_ref());
+        let diagonal = self.fixed().diagonal;
+        let matrix = sampled::sliced_in_bands(&of.a, choice, diagonal, help.threads)?;
         let shape = [matrix.n_rows(), matrix.n_cols(), matrix.nnz()];
         let point = spmm_point(shape, of.x.n_cols(), true, Reduce::Sum);
         let choice = help.profile.choose("spmm", &point);
         let named = |kernel: &spmm::Kernel| kernel.name == choice.kernel;
         let at = spmm::KERNELS.iter().position(named).unwrap_or(0);
-        self.sample = Some(Sample { matrix, kernel: (at, choice.isa), factors, epoch, captured });
+        self.sample = Some(Sample { matrix, kernel: (at, choice.isa), taken, epoch, captured });
         Ok(())
     }
 
@@ -300,21 +328,12 @@ impl Product {
     fn draw(
         &self,
         (scores, histogram): (&[f32], &Histogram),
-        rng: &Rng,
-        threads: &Threads,
-    ) -> Vec<f32> {
-        let work = &self.fixed().columns.entries;
-        let room = self.room().max(0.0);
-        if histogram.work() <= room {
-            return scores.iter().map(|&score| if score > 0.0 { 1.0 } else { 0.0 }).collect();
-        }
-        // The last pair is taken or not whatever room it needs: that much stays free, unless one
-        // pair is half of everything.
-        let largest = largest_open(scores, work, histogram.lambda_of_work(room));
-        let planned = room - f64::from(largest).min(0.5 * room);
-        let lambda = histogram.lambda_of_work(planned);
-        let chances = probabilities(scores, work, (lambda, planned));
-        balanced(&chances, (work, room), rng, threads)
+        of: &Factors<'_>,
+        by: (&Rng, &Threads),
+    ) -> Option<Taken> {
+        let fixed = self.fixed();
+        let pairs = Pairs { scores, work: &fixed.columns.entries, histogram };
+        draw(&pairs, self.room(), (&of.a, fixed.diagonal), by)
     }
 
     /// The error that these pairs lead to with the present share, where they are drawn.

@@ -55,7 +55,8 @@ pub fn watch(
             wrong += weight * row.iter().zip(few.row(at)).map(difference).sum::<f64>();
         }
     }
-    let error = if squares > 0.0 { (wrong / squares).sqrt() } else { 0.0 };
+    // Where something is not finite this is not a number, which no bound accepts.
+    let error = if squares == 0.0 && wrong == 0.0 { 0.0 } else { (wrong / squares).sqrt() };
     Ok(Watched { norm: squares.sqrt(), error })
 }
 

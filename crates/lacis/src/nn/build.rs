@@ -157,6 +157,7 @@ fn symbol(name: &str) -> String {
             (_, Ok(number)) => rest.push_str(&format!("_{number}")),
             ("convs" | "lins" | "lin" | "nn" | "module", _) => {}
             ("weight" | "weight1", _) => letter = "W".to_owned(),
+            ("weight2", _) => letter = "V".to_owned(),
             ("bias", _) => letter = "b".to_owned(),
             (other, _) => rest.push_str(&format!("_{other}")),
         }

@@ -2,7 +2,11 @@
 //! spectral filtering", NeurIPS 2016): `Σ_k T_k(L̂)·X·W_k + b` with `L̂ = −D^-½·A·D^-½` (loops
 //! removed, λ_max = 2), `T_0 = 1`, `T_1 = L̂`, `T_k = 2·L̂·T_{k-1} − T_{k-2}`.
 //!
-//! Weights as `torch_geometric.nn.ChebConv`: `convs.l.lins.k.weight`, `convs.l.bias`.
+//! Shapes: `X` is n × inputs, each `W_k` inputs × outputs, `b` 1 × outputs. Weights as
+//! `torch_geometric.nn.ChebConv`: `convs.l.lins.k.weight`, `convs.l.bias`.
+//!
+//! On the path 0–1–2 with `X` = (1, 2, 4), weights 1 and `b` = 0, a layer of two terms gives
+//! -0.4142, -1.5355 and 2.5858: node 0 has 1 of its own, less 1/√(1·2)·2 from node 1.
 
 use lacis_core::reference::Activation;
 use lacis_plan::Expr;

@@ -1,9 +1,13 @@
 //! GIN (Xu et al., "How powerful are graph neural networks?", ICLR 2019):
 //! `mlp(A·X + (1 + ε)·X)`, with `ε` fixed at 0 or learned.
 //!
-//! Weights as `torch_geometric.nn.models.GIN`: `convs.l.nn.lins.i.{weight,bias}`, `convs.l.eps`;
-//! with a norm, which stands between the linear layers too,
-//! `convs.l.nn.norms.i.module.{weight,bias}`.
+//! Shapes: `X` is n × inputs, the result n × outputs, and so are all layers of the network but the
+//! first one's input; `ε` is one number. Weights as `torch_geometric.nn.models.GIN`:
+//! `convs.l.nn.lins.i.{weight,bias}`, `convs.l.eps`; with a norm, which stands between the linear
+//! layers too, `convs.l.nn.norms.i.module.{weight,bias}`.
+//!
+//! On the path 0–1–2 with `X` = (1, 2, 4), one linear layer of weight 1 and bias 0 and `ε` = 0, a
+//! layer gives 3, 7 and 6: node 1 has 1 + 4 from its neighbours and 2 of its own.
 
 use lacis_core::reference::Activation;
 use lacis_plan::Expr;

@@ -1,6 +1,10 @@
-//! A network that does not look at the graph: `X·W + b`, layer by layer.
+//! A network that does not look at the graph (Rumelhart, Hinton and Williams, "Learning
+//! representations by back-propagating errors", Nature 1986): `X·W + b`, layer by layer.
 //!
-//! Weights: `lins.l.{weight,bias}`.
+//! Shapes: `X` is n × inputs, `W` inputs × outputs, `b` 1 × outputs. Weights as
+//! `torch_geometric.nn.models.MLP` without a norm: `lins.l.{weight,bias}`.
+//!
+//! With `X` = (1, 2, 4), `W` = 1 and `b` = 0, a layer gives 1, 2 and 4 on any graph.
 
 use lacis_core::reference::Activation;
 use lacis_plan::Expr;
@@ -12,7 +16,7 @@ use super::{Build, Config, Init, Kind};
 pub(super) const KIND: Kind = Kind {
     name: "mlp",
     about: "linear layers alone; what the graph adds is seen against it",
-    paper: "",
+    paper: "Rumelhart et al., Nature 1986",
     formula: "X·W + b",
     build: network,
 };

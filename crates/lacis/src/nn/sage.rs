@@ -2,8 +2,11 @@
 //! 2017): `agg(X)·W_l + b + X·W_r`, with the mean, the sum or the maximum of neighbours; where it
 //! is asked for, each row of that is divided by its length.
 //!
-//! Weights as `torch_geometric.nn.models.GraphSAGE`: `convs.l.lin_l.{weight,bias}`,
-//! `convs.l.lin_r.weight`.
+//! Shapes: `X` is n × inputs, `W_l` and `W_r` inputs × outputs, `b` 1 × outputs. Weights as
+//! `torch_geometric.nn.models.GraphSAGE`: `convs.l.lin_l.{weight,bias}`, `convs.l.lin_r.weight`.
+//!
+//! On the path 0–1–2 with `X` = (1, 2, 4), weights 1 and `b` = 0, a layer of means gives 3, 4.5 and
+//! 6: node 1 has (1 + 4)/2 from its neighbours and 2 of its own.
 
 use lacis_core::reference::Activation;
 use lacis_plan::expr::degrees;

@@ -1,7 +1,11 @@
 //! SGC (Wu et al., "Simplifying graph convolutional networks", ICML 2019): `N^K·X·W + b` with
 //! `N = D^-½·Ã·D^-½`; `--layers` is the number of hops.
 //!
-//! Weights as `torch_geometric.nn.SGConv`: `lin.weight`, `lin.bias`.
+//! Shapes: `X` is n × inputs, `W` inputs × outputs, `b` 1 × outputs. Weights as
+//! `torch_geometric.nn.SGConv`: `lin.weight`, `lin.bias`.
+//!
+//! On the path 0–1–2 with `X` = (1, 2, 4), `W` = 1 and `b` = 0, one hop gives 1.3165, 2.7079 and
+//! 2.8165, as a layer of GCN does; there is no function between hops.
 
 use lacis_plan::op::Graph;
 

@@ -8,6 +8,15 @@ use lacis_plan::op::NormKind;
 use super::build::Stored;
 use super::{Build, Config, Init};
 
+/// How the results of all layers become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Jump {
+    /// Beside each other.
+    Concat,
+    /// The greatest of each element.
+    Max,
+}
+
 /// Where a layer stands: its number, its widths, and whether it is the last.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
@@ -33,7 +42,7 @@ pub fn stack(
     let mut x = x.clone();
     let mut inputs = config.inputs;
     let mut kept: Vec<Expr> = Vec::new();
-    let followed = config.jumping || config.readout.is_some();
+    let followed = config.jumping.is_some() || config.readout.is_some();
     for index in 0..config.layers {
         let last = index + 1 == config.layers;
         let bare = last && !followed;
@@ -59,10 +68,13 @@ pub fn stack(
         return x;
     }
     let level = build.level();
-    let all = if config.jumping { &kept[..] } else { &kept[kept.len() - 1..] };
-    let together: Vec<Expr> = all.iter().map(|x| x.top(level)).collect();
-    let width = config.hidden * together.len();
-    let mut x = Expr::concat(&together);
+    let all: Vec<Expr> = kept.iter().map(|x| x.top(level)).collect();
+    let mut x = match config.jumping {
+        None => x,
+        Some(Jump::Concat) => Expr::concat(&all),
+        Some(Jump::Max) => all.into_iter().reduce(|a, b| greatest(&a, &b)).unwrap_or(x),
+    };
+    let width = x.width();
     if let Some(read) = config.readout {
         x = Expr::new(Op::Readout(read), vec![x]);
     }
@@ -72,6 +84,12 @@ pub fn stack(
     let layer = build.layer();
     build.embeds(&x);
     (x * w).biased(&b).in_layer(layer)
+}
+
+/// The greater of each two elements, `a + relu(b − a)`: the gradient of equal ones is the first's,
+/// as that of torch's `max`.
+fn greatest(a: &Expr, b: &Expr) -> Expr {
+    a + (b + a.scaled(-1.0)).map(Activation::Relu)
 }
 
 /// The norm after a layer, by its name in files.

@@ -1,7 +1,11 @@
 //! TAGCN (Du et al., "Topology adaptive graph convolutional networks", 2017):
 //! `Σ_k N^k·X·W_k + b` with `N = D^-½·A·D^-½`, no loops added.
 //!
-//! Weights as `torch_geometric.nn.TAGConv`: `convs.l.lins.k.weight`, `convs.l.bias`.
+//! Shapes: `X` is n × inputs, each `W_k` inputs × outputs, `b` 1 × outputs. Weights as
+//! `torch_geometric.nn.TAGConv`: `convs.l.lins.k.weight`, `convs.l.bias`.
+//!
+//! On the path 0–1–2 with `X` = (1, 2, 4), weights 1 and `b` = 0, a layer of one hop gives 2.4142,
+//! 5.5355 and 5.4142: node 0 has 1 of its own and 1/√(1·2)·2 from node 1.
 
 use lacis_core::reference::Activation;
 use lacis_plan::Expr;

@@ -16,15 +16,22 @@ pub enum Sampling {
     Saint(usize),
 }
 
+/// Steps of a walk at most: it has long forgotten where it began.
+const MOST_STEPS: usize = 1024;
+
 impl FromStr for Sampling {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         match text.split_once(':') {
             Some(("neighbor", fanouts)) => Ok(Sampling::Neighbor(Fanout::parse_list(fanouts)?)),
-            Some(("saint", steps)) if steps.parse().is_ok_and(|steps: usize| steps > 0) => {
-                Ok(Sampling::Saint(steps.parse().expect("tried above")))
-            }
+            Some(("saint", steps)) => match steps.parse() {
+                Ok(steps) if (1..=MOST_STEPS).contains(&steps) => Ok(Sampling::Saint(steps)),
+                _ => {
+                    let problem = format!("is no walk: saint:2 is one, of 1 to {MOST_STEPS} steps");
+                    Err(Error::argument(format!("'{text}'"), problem))
+                }
+            },
             _ => {
                 let problem = "is no way to sample; neighbor:15,10 and saint:2 are";
                 Err(Error::argument(format!("'{text}'"), problem))
@@ -59,5 +66,7 @@ mod tests {
         for text in ["", "neighbor", "neighbor:", "neighbor:0", "saint:0", "saint:-1", "walk:3"] {
             assert!(text.parse::<Sampling>().is_err(), "{text}");
         }
+        let endless = "saint:99999999".parse::<Sampling>().unwrap_err().to_string();
+        assert!(endless.contains("1 to 1024 steps"), "{endless}");
     }
 }

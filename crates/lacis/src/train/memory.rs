@@ -5,6 +5,7 @@ use lacis_plan::Sizes;
 use lacis_plan::choose::{Chosen, Settings, choose};
 use lacis_plan::memory::Memory;
 
+use super::setup::model_of;
 use super::{Job, Recipe, setup};
 use crate::costs::Measured;
 use crate::levels::Asked;
@@ -180,7 +181,7 @@ impl Planning<'_> {
         while recipe.config.hidden / 2 >= unit.max(2) {
             recipe.config.hidden = recipe.config.hidden / 2 / unit * unit;
             let loss = self.model.network.loss;
-            let model = Model::new(&recipe.model, &recipe.config, loss).ok()?;
+            let model = model_of(&recipe, loss).ok()?;
             let sizes = self.sizes.clone();
             let other = Planning { model: &model, recipe: &recipe, sizes, ..*self };
             let bytes = other.needs(&other.smallest().ok()?).total();

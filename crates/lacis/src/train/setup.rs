@@ -20,9 +20,19 @@ use crate::nn::{Config, Decoder, Model};
 use crate::pairs::Pairs;
 use crate::params::Params;
 
-/// Whether a kind of network can take sparse features as they are.
-fn takes_sparse(model: &str, config: &Config) -> bool {
-    let powers = model == "cheb";
+/// The network that a recipe asks for.
+pub(crate) fn model_of(recipe: &Recipe, loss: Option<LossKind>) -> Result<Model> {
+    match &recipe.own {
+        Some(own) => Model::own(own, &recipe.config, loss),
+        None => Model::new(&recipe.model, &recipe.config, loss),
+    }
+}
+
+/// Whether a kind of network can take sparse features as they are. What somebody wrote may take
+/// rows of them that only dense ones have.
+fn takes_sparse(recipe: &Recipe) -> bool {
+    let Recipe { model, config, own, .. } = recipe;
+    let powers = model == "cheb" || own.is_some();
     let maximum = model == "sage" && config.aggregate == crate::nn::sage::Aggregate::Max;
     config.embed.is_some() || !powers && !maximum && !config.residual
 }
@@ -57,7 +67,7 @@ pub(crate) fn features_for(dataset: &Dataset, recipe: &mut Recipe) -> Result<Arc
     };
     recipe.config.inputs = features.width();
     let sparse = matches!(features, Features::Sparse(_));
-    recipe.config.sparse_features = sparse && takes_sparse(&recipe.model, &recipe.config);
+    recipe.config.sparse_features = sparse && takes_sparse(recipe);
     Ok(Arc::new(match (features, recipe.config.sparse_features) {
         (Features::Sparse(_), false) => Features::Dense(features.to_dense()),
         _ => features.clone(),

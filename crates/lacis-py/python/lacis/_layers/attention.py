@@ -13,14 +13,15 @@ from .._dense import OWN, combined, fits, fits_bias, linear
 from .common import only_sums, pair_of, sizes_of
 
 
-def _graph(self, x, edge_index, edge_attr, size, loops):
-    """The adjacency with or without loops added, and the edges' features in its order."""
+def _graph(self, x, edge_index, edge_attr, size, loops, ignores_values=False):
+    """The adjacency with or without loops added, and the edges' features in its order. The values
+    of a sparse tensor are features, too, which some layers ignore."""
     only_sums(self)
     dropped = self.dropout > 0 and self.training
     edges = plain_edges(edge_index)
     if edges is None:
-        require(edge_attr is None, "edge features beside a sparse matrix")
-        return _sparse_graph(self, x, edge_index, loops), None
+        require(edge_attr is None and size is None, "edge features or a size beside a sparse matrix")
+        return _sparse_graph(self, x, edge_index, loops, ignores_values), None
     check_edges(edges)
     n_sources, n_targets = sizes_of(self, x, edge_index, size)
     require(not loops or n_sources == n_targets, "self-loops of a bipartite graph")
@@ -43,10 +44,11 @@ def _with_loops(self, edges, edge_attr, n):
     return derived(edges, ("with loops", n), lambda: (made,))[0], attr
 
 
-def _sparse_graph(self, x, adj, loops):
+def _sparse_graph(self, x, adj, loops, ignores_values):
     sparse = sparse_input(adj)
     require(sparse is not None and not sparse.flipped, "an adjacency of unknown kind")
-    require(sparse.values is None, "a sparse matrix with values")
+    require(sparse.values is None or ignores_values and isinstance(adj, Tensor) and sparse.merged,
+            "a sparse matrix with values")
     require(self.flow == "source_to_target", "a flow that sparse matrices do not have")
     n_targets, n_sources = sparse.size
     require(x[0].size(0) == n_sources and x[1].size(0) == n_targets,
@@ -55,10 +57,17 @@ def _sparse_graph(self, x, adj, loops):
         return sparse.adjacency
     require(n_targets == n_sources, "self-loops of a bipartite graph")
     # Edges of the matrix, then what an edge_index does with loops.
-    row, col, _ = adj.coo()
-    edges = sparse._derived("edges", lambda: torch.stack([col, row]))
+    edges = sparse.pattern()._derived("edges", lambda: _listed(adj))
     dropped = self.dropout > 0 and self.training
     return edge_adjacency(edges, n_targets, n_sources, loops=ONE_LOOP, ordered=dropped)
+
+
+def _listed(adj):
+    """Sources and targets of a sparse matrix' entries, row by row."""
+    from torch_geometric.utils import to_edge_index
+
+    row, col = to_edge_index(adj)[0] if isinstance(adj, Tensor) else adj.coo()[:2]
+    return torch.stack([col, row])
 
 
 def _dropout(self):
@@ -91,7 +100,7 @@ def _same_type(*tensors):
 
 
 def gat(self, x, edge_index, edge_attr=None, size=None, return_attention_weights=None):
-    require(not return_attention_weights, "attention weights to be returned")
+    require(return_attention_weights is None, "attention weights to be returned")
     single = isinstance(x, Tensor)
     source, target = pair_of(x)
     require(target is not None, "targets without features")
@@ -99,7 +108,8 @@ def gat(self, x, edge_index, edge_attr=None, size=None, return_attention_weights
     require(lin is not None or self.lin_src is not None, "no linear map")
     has_edges = edge_attr is not None and self.lin_edge is not None
     adjacency, attr = _graph(self, (source, target), edge_index,
-                             edge_attr if has_edges else None, size, self.add_self_loops)
+                             edge_attr if has_edges else None, size, self.add_self_loops,
+                             self.lin_edge is None)
 
     def run():
         res = _residual(self, target)
@@ -148,7 +158,7 @@ def _edge_scores(self, attr):
 
 
 def gatv2(self, x, edge_index, edge_attr=None, return_attention_weights=None):
-    require(not return_attention_weights, "attention weights to be returned")
+    require(return_attention_weights is None, "attention weights to be returned")
     single = isinstance(x, Tensor)
     source, target = pair_of(x)
     require(target is not None, "targets without features")
@@ -175,7 +185,7 @@ def _edge_features(self, attr):
 
 
 def transformer(self, x, edge_index, edge_attr=None, return_attention_weights=None):
-    require(not isinstance(return_attention_weights, bool), "attention weights to be returned")
+    require(return_attention_weights is None, "attention weights to be returned")
     source, target = pair_of(x)
     require(target is not None, "targets without features")
     require((edge_attr is None) == (self.lin_edge is None), "edge features without weights")

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use lacis_core::{Csr, Features, Result};
+use lacis_core::{Csr, Error, Features, Result};
 use lacis_plan::plan::{Operator, Plan};
 
 use super::{Made, Sampled, Setting, features_of, needs};
@@ -17,6 +17,8 @@ use crate::sample::{SaintBatch, SaintBatches, SaintConfig, SaintSampler};
 use crate::train::source::Source;
 use crate::train::targets::Labelled;
 
+/// Steps that a batch takes at most; they are seconds.
+const MOST_VISITS: usize = 1 << 28;
 /// How often a node is met while coefficients are measured, in the mean.
 const COVERAGE: f64 = 50.0;
 
@@ -28,6 +30,10 @@ pub(super) fn source(
     let (hops, job) = (setting.hops()?, setting.job);
     let (graph, train) = (job.dataset.graph(), &job.split.train);
     let (features, roots) = (setting.features.clone(), setting.batch_size());
+    if roots.saturating_mul(steps) > MOST_VISITS {
+        let problem = format!("{roots} walks of {steps} steps are a batch of hours or years");
+        return Err(Error::argument("--batch-size", problem));
+    }
     let config = SaintConfig {
         roots,
         steps,
