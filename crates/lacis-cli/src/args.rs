@@ -235,9 +235,19 @@ pub struct Changes {
     /// Make each row of features sum to one
     #[arg(long)]
     pub row_normalize: bool,
-    /// Seed of random features and labels
+    /// Seed of random numbers
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
+    /// Seed of random features and labels, where it is another: several runs have the same data
+    #[arg(long, value_name = "N")]
+    pub data_seed: Option<u64>,
+}
+
+impl Changes {
+    /// Seed of random features and labels.
+    pub fn seed_of_data(&self) -> u64 {
+        self.data_seed.unwrap_or(self.seed)
+    }
 }
 
 /// A path need not be UTF-8; a JSON string must.
@@ -251,6 +261,17 @@ pub fn as_optional_text<S: serde::Serializer>(
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     path.as_ref().map(|path| path.to_string_lossy()).serialize(serializer)
+}
+
+/// A number; one that JSON has not, such as `inf`, as text.
+pub fn as_number_or_word<S: serde::Serializer>(
+    number: &Option<f64>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match number {
+        Some(number) if !number.is_finite() => serializer.serialize_str(&number.to_string()),
+        _ => number.serialize(serializer),
+    }
 }
 
 /// What to show on a page.

@@ -60,10 +60,10 @@ pub struct Net {
     /// Probability that an element of the features is dropped
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     pub input_dropout: f64,
-    /// Linear layers in GIN's network
+    /// Linear layers in GIN's network, or what is usual for the data
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub mlp_layers: usize,
-    /// Normalisation between layers
+    /// Normalisation between layers, or what is usual for the data
     #[arg(long, value_name = "none|batch|layer", default_value = "none")]
     #[arg(value_parser = ["none", "batch", "layer"])]
     pub norm: String,
@@ -157,8 +157,9 @@ pub struct Approximation {
     #[arg(long, value_name = "E", allow_negative_numbers = true)]
     pub approx_error: Option<f64>,
     /// The relative error from which on a layer is computed exactly: rsc's is 0.5 and adaptive's 1,
-    /// or 1.5 times --approx-error
+    /// or 1.5 times --approx-error; `inf` for none
     #[arg(long, value_name = "B", allow_negative_numbers = true)]
+    #[serde(serialize_with = "crate::args::as_number_or_word")]
     pub approx_bound: Option<f64>,
     /// The share of epochs after which everything is exact
     #[arg(long, value_name = "S", default_value_t = 0.8, allow_negative_numbers = true)]

@@ -229,7 +229,7 @@ fn changes(args: &args::Changes) -> Changes {
         features: args.features.clone(),
         classes: args.classes,
         row_normalize: args.row_normalize,
-        seed: args.seed,
+        seed: args.seed_of_data(),
     }
 }
 

@@ -34,6 +34,22 @@ fn cut_off(folder: &Path) {
     }
 }
 
+/// Of two checkpoints, and what is written after them.
+fn lose_the_last_checkpoint(folder: &Path) {
+    let mut checkpoints: Vec<_> = std::fs::read_dir(folder.join("checkpoint"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    checkpoints.sort();
+    assert!(checkpoints.len() > 1);
+    std::fs::remove_file(checkpoints.last().unwrap()).unwrap();
+    cut_off(folder);
+}
+
+fn model(folder: &Path) -> Vec<u8> {
+    std::fs::read(folder.join("model.safetensors")).unwrap()
+}
+
 #[test]
 fn a_run_that_lost_patience_has_ended() {
     let dir = tempfile::tempdir().unwrap();
@@ -77,16 +93,8 @@ fn patience_goes_on_where_it_was() {
     for folder in [&whole, &cut] {
         train(folder, &flags);
     }
-    // Of two checkpoints the last one is lost.
-    let mut checkpoints: Vec<_> = std::fs::read_dir(cut.join("checkpoint"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    checkpoints.sort();
-    std::fs::remove_file(checkpoints.last().unwrap()).unwrap();
-    cut_off(&cut);
+    lose_the_last_checkpoint(&cut);
     assert_eq!(lacis(&["train", "--resume", text(&cut), "-q"]).code, Some(0));
-    let model = |folder: &Path| std::fs::read(folder.join("model.safetensors")).unwrap();
     assert!(model(&whole) == model(&cut), "the same bits");
     let epochs = |folder: &Path| {
         std::fs::read_to_string(folder.join("metrics.jsonl")).unwrap().lines().count()
@@ -311,4 +319,58 @@ fn a_folder_without_a_job_is_no_run() {
     let ran = lacis(&["train", "--resume", text(dir.path())]);
     assert_eq!(ran.code, Some(1), "{}", ran.err);
     assert!(ran.err.contains("is no folder of a run, and holds no runs"), "{}", ran.err);
+}
+
+/// Pairs that were chosen for one batch are none of the next one's.
+#[test]
+fn approximated_batches_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let (whole, cut) = (dir.path().join("whole"), dir.path().join("cut"));
+    let sampled = ["--sample", "neighbor:5,5", "--batch-size", "32", "--split", "all"];
+    let approx = ["--approx", "adaptive", "--approx-bound", "inf", "--approx-force"];
+    let flags = [&sampled[..], &approx, &["--epochs", "8", "--checkpoint-every", "1"]].concat();
+    for folder in [&whole, &cut] {
+        train(folder, &flags);
+    }
+    lose_the_last_checkpoint(&cut);
+    let ran = lacis(&["train", "--resume", text(&cut), "-q"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(model(&whole) == model(&cut), "the same bits");
+}
+
+#[test]
+fn a_bound_without_end_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let (run, again) = (dir.path().join("run"), dir.path().join("again"));
+    let approx = ["--approx", "rsc", "--approx-budget", "0.05", "--approx-force"];
+    train(&run, &[&approx[..], &["--approx-bound", "inf", "--epochs", "20"]].concat());
+    let config = run.join("config.toml");
+    let ran = lacis(&["train", "--config", text(&config), "--out", text(&again), "-q"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(model(&run) == model(&again), "the same bits");
+    let bounded = dir.path().join("bounded");
+    train(&bounded, &[&approx[..], &["--epochs", "20"]].concat());
+    assert!(model(&run) != model(&bounded), "rsc's own bound leaves products exact");
+}
+
+/// Random features are those of the job, whatever the seed of a run.
+#[test]
+fn each_run_of_a_job_knows_the_data_of_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let job = dir.path().join("job");
+    let args = ["train", "karate", "--features", "random:8", "--runs", "2", "--epochs", "30"];
+    let lines = events(&[&args[..], &["--json", "--out", text(&job)]].concat());
+    let runs: Vec<&Value> = lines.iter().filter(|line| line["event"] == "run").collect();
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        let folder = run["run"].as_str().unwrap();
+        let judged = events(&["eval", folder, "--json"]);
+        assert_eq!(judged.last().unwrap()["test"], run["test"], "{folder}");
+        let again = dir.path().join("again").join(run["seed"].to_string());
+        std::fs::create_dir_all(again.parent().unwrap()).unwrap();
+        let config = Path::new(folder).join("config.toml");
+        let ran = lacis(&["train", "--config", text(&config), "--out", text(&again), "-q"]);
+        assert_eq!(ran.code, Some(0), "{}", ran.err);
+        assert!(model(Path::new(folder)) == model(&again), "the same bits");
+    }
 }

@@ -137,11 +137,16 @@ def test_pyg_data_trains(graph):
     assert len(run.history["loss"]) == 3
 
 
-def test_graphs_of_the_program_judge(graph):
+def test_graphs_of_the_program_judge(graph, tmp_path):
     others = [lacis.load_graph(DATA.replace("seed=1", f"seed={seed}")) for seed in (2, 3)]
     run = lacis.train(graph, hidden=8, epochs=5, val_data=others[0], test_data=others[1])
     judged = np.mean(run.model.predict(others[1]) == others[1].y)
     assert judged == pytest.approx(run.summary["test"])
+    whole = dict(hidden=8, val_data=others[0], test_data=others[1], out=tmp_path / "run")
+    run = lacis.train(graph, epochs=5, **whole)
+    assert lacis.load_graph(tmp_path / "run.val_data").num_nodes == 300
+    again = lacis.train(graph, resume=tmp_path / "run", val_data=others[0])
+    assert again.summary["test"] == run.summary["test"]
 
 
 def test_unknown_arguments_are_type_errors(graph):

@@ -229,7 +229,8 @@ impl Patience {
     /// # Errors
     /// When it is none.
     pub fn restore(&mut self, [epoch, bits, from, exhausted]: [i64; 4]) -> Result<()> {
-        let bad = || Error::argument("state of early stopping", "holds numbers that do not fit");
+        let problem = "holds numbers that do not fit, or is an earlier version's";
+        let bad = || Error::argument("state of early stopping", problem);
         // Nobody waits from an epoch before the best one.
         if from < epoch {
             return Err(bad());

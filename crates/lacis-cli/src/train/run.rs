@@ -101,14 +101,19 @@ fn begun(
     (threads, job): (usize, Option<&Job>),
 ) -> Result<RunFolder> {
     let mut own = args.clone();
+    // Runs of a job have seeds of their own, and one data set.
     own.source.changes.seed = trainer.recipe().seed;
+    let of_data = args.source.changes.seed_of_data();
+    own.source.changes.data_seed = Some(of_data).filter(|seed| *seed != trainer.recipe().seed);
     own.running.runs = 1;
     // Who runs it again wants another folder, and nothing else written anew.
     own.running.out = None;
     own.save_plan = None;
     own.planning.plan = "plan.json".to_owned();
     // A plan that came with a run's configuration was that run's choice.
-    let asked = if args.typed.was_read("plan") { "auto" } else { &args.planning.plan };
+    let plan = args.planning.plan.as_str();
+    let was_chosen = args.typed.was_read("plan") && Path::new(plan).is_file();
+    let asked = if was_chosen { "auto" } else { plan };
     let config = config::to_toml(&own, asked, job.map(Job::to_table))?;
     let (plan, machine) = (json!(trainer.chosen().plan), lacis::machine::this_machine());
     let env = json!({ "version": env!("CARGO_PKG_VERSION"), "threads": threads,

@@ -129,7 +129,7 @@ def train(graph, model=None, hidden=None, epochs=None, *, out=None, progress=Non
     ``approx``, ``threads``, …; ``lacis train --help`` lists them. ``out`` names the folder that
     keeps the run; without it a temporary one does, for as long as the run or its model is used.
     ``resume=`` goes on with the run of a folder, as it was begun: what is said besides must be the
-    same. ``val_data`` and ``test_data`` may be graphs, too.
+    same. ``val_data`` and ``test_data`` may be graphs, too, which are written beside ``out``.
 
     Ctrl-C ends the training within a second; the run so far is returned, ``run.interrupted`` is
     true, and ``run.history`` has all finished epochs. A second Ctrl-C is Python's.
@@ -137,16 +137,18 @@ def train(graph, model=None, hidden=None, epochs=None, *, out=None, progress=Non
     graph, named = _graph_of(graph)
     # A temporary folder lives as long as the run.
     keep = tempfile.TemporaryDirectory(prefix="lacis-")
-    if out is None and not flags.get("no_save") and not flags.get("resume"):
-        out = Path(keep.name) / "run"
+    temporary, resume = Path(keep.name) / "run", flags.get("resume")
+    if out is None and not flags.get("no_save") and not resume:
+        out = temporary
     for name in ("val_data", "test_data"):
-        flags[name] = _by_name(flags.get(name), Path(keep.name) / name)
+        place = Path(f"{out or resume or temporary}.{name}")
+        flags[name] = _by_name(flags.get(name), place, bool(resume))
     quiet = bool(flags.pop("quiet", False))
     arguments = {"model": model, "hidden": hidden, "epochs": epochs, "out": out, **flags}
     typed = flags_of("train", arguments) + ([named] if named else [])
     events = []
     training = _lacis.Training(typed, graph)
-    run = Run(events, training, flags.get("resume"), keep, graph)
+    run = Run(events, training, resume, keep, graph)
     with progress_of(progress, quiet) as bar:
         _follow(run, events, bar)
     return run
@@ -163,12 +165,14 @@ def _graph_of(graph):
     raise TypeError(f"train() cannot take {type(graph).__name__} for a graph")
 
 
-def _by_name(graph, path):
-    """What the command can open: a graph of this program's is written first."""
+def _by_name(graph, path, goes_on):
+    """What the command can open: a graph of this program's is written first, unless a run that goes
+    on has written it."""
     if graph is None or isinstance(graph, (str, Path)):
         return graph
     data, _ = _graph_of(graph)
-    data.save(path)
+    if not (goes_on and path.exists()):
+        data.save(path)
     return path
 
 

@@ -290,6 +290,10 @@ impl Approx {
     pub fn rebound(&mut self) {
         for product in &mut self.products {
             (product.fixed, product.sample) = (None, None);
+            // Nor is a choice of another batch's pairs one of this batch's.
+            if self.batches {
+                product.resumed = None;
+            }
         }
     }
 
