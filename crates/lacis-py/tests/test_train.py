@@ -142,10 +142,10 @@ def test_graphs_of_the_program_judge(graph, tmp_path):
     run = lacis.train(graph, hidden=8, epochs=5, val_data=others[0], test_data=others[1])
     judged = np.mean(run.model.predict(others[1]) == others[1].y)
     assert judged == pytest.approx(run.summary["test"])
-    whole = dict(hidden=8, val_data=others[0], test_data=others[1], out=tmp_path / "run")
+    whole = dict(hidden=8, val_data=others[0], test_data=others[1], out=tmp_path / "a.run")
     run = lacis.train(graph, epochs=5, **whole)
-    assert lacis.load_graph(tmp_path / "run.val_data").num_nodes == 300
-    again = lacis.train(graph, resume=tmp_path / "run", val_data=others[0])
+    assert lacis.load_graph(tmp_path / "a-run-val_data").num_nodes == 300
+    again = lacis.train(graph, resume=tmp_path / "a.run", val_data=others[0])
     assert again.summary["test"] == run.summary["test"]
 
 

@@ -140,8 +140,10 @@ def train(graph, model=None, hidden=None, epochs=None, *, out=None, progress=Non
     temporary, resume = Path(keep.name) / "run", flags.get("resume")
     if out is None and not flags.get("no_save") and not resume:
         out = temporary
+    beside = Path(out or resume or temporary)
     for name in ("val_data", "test_data"):
-        place = Path(f"{out or resume or temporary}.{name}")
+        # An ending would be a format.
+        place = beside.with_name(f"{beside.name}-{name}".replace(".", "-"))
         flags[name] = _by_name(flags.get(name), place, bool(resume))
     quiet = bool(flags.pop("quiet", False))
     arguments = {"model": model, "hidden": hidden, "epochs": epochs, "out": out, **flags}
