@@ -62,7 +62,8 @@ def run(args, model, policy, budget, seed):
     return {
         "seed": seed, "test": done["test"], "val": done["val"],
         "epoch_ms": statistics.median(before), "train_s": done["train_s"], "curve": curve,
-        "ceiling": approx.get("ceiling"), "speedup": approx.get("speedup"),
+        "ceiling": approx.get("ceiling"), "budget_ceiling": approx.get("budget_ceiling"),
+        "speedup": approx.get("speedup"),
         "on": approx.get("on"),
         "kept": [layer["kept"] for layer in approx.get("layers", [])],
         "error": [layer["error"] for layer in approx.get("layers", [])],

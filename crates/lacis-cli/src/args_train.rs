@@ -156,7 +156,7 @@ pub struct Approximation {
     /// The relative error of each product instead; the budget follows
     #[arg(long, value_name = "E", allow_negative_numbers = true)]
     pub approx_error: Option<f64>,
-    /// The relative error from which on a layer is computed exactly: rsc's is 0.5 and adaptive's 1,
+    /// The relative error from which on a layer is computed exactly: rsc's is 0.2 and adaptive's 1,
     /// or 1.5 times --approx-error; `inf` for none
     #[arg(long, value_name = "B", allow_negative_numbers = true)]
     #[serde(serialize_with = "crate::args::as_number_or_word")]

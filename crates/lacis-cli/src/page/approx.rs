@@ -26,7 +26,8 @@ pub fn of_training(lines: &[&Value]) -> String {
         (value(&report["budget"]), "share of the work"),
         (times(&report["predicted_speedup"]), "faster epochs, predicted"),
         (times(&report["speedup"]), "faster epochs, measured"),
-        (times(&report["ceiling"]), "at most (Amdahl)"),
+        (times(&report["budget_ceiling"]), "at most with this budget"),
+        (times(&report["ceiling"]), "at most with any (Amdahl)"),
         (value(&report["exact_from"]), "exact from epoch"),
     ]);
     let epoch = Axis { label: "epoch", log: false };

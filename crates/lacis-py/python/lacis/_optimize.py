@@ -33,7 +33,7 @@ def optimize(model, approx=None, *, approx_budget=0.1, approx_error=None, approx
     some of their pairs, as ``lacis train --approx`` does: ``approx_budget`` is the share of their
     work, ``approx_error`` an error that the budget follows instead, and from ``approx_switch`` of
     ``epochs`` on, where that number is given, everything is exact. A layer whose relative error is
-    not below ``approx_bound`` (rsc: 0.5, adaptive: 1) is exact for some epochs. A layer for which the planner
+    not below ``approx_bound`` (rsc: 0.2, adaptive: 1) is exact for some epochs. A layer for which the planner
     says that it cannot pay stays exact, unless ``approx_force``. A budget of 1 is exact.
     """
     if not isinstance(model, torch.nn.Module):

@@ -62,6 +62,20 @@ impl Clock {
     }
 }
 
+/// What this run's clock says; nothing where it saw too little.
+#[derive(Clone, Copy, Debug, Default)]
+struct Measured {
+    /// Seconds that sampled products saved.
+    saved: Option<f64>,
+    /// An exact epoch's over those of an epoch that may be sampled.
+    speedup: Option<f64>,
+    /// The same over one whose products took no time: Amdahl's bound.
+    ceiling: Option<f64>,
+    /// The same over one whose products took their budget's share of the exact time, and choosing
+    /// none: Amdahl's bound at this budget.
+    within: Option<f64>,
+}
+
 impl Approx {
     /// A step took this long, choosing included, with all pairs or some.
     pub fn spent(&mut self, step: usize, seconds: f64, sampled: bool) {
@@ -87,15 +101,15 @@ impl Approx {
         self.epoch > 0 && !self.is_exact()
     }
 
-    /// Seconds that sampled products saved, an exact epoch's over those of an epoch that may be
-    /// sampled, and over one whose products took no time: as measured in this run.
-    fn measured(&self) -> [Option<f64>; 3] {
-        let Some(epoch) = self.clock.epochs.mean() else { return [None; 3] };
+    fn measured(&self) -> Measured {
+        let Some(epoch) = self.clock.epochs.mean() else { return Measured::default() };
         let (mut saved, mut exact, mut present) = (0.0, 0.0, 0.0);
         for product in &self.products {
             let [all, some, own] = [&self.clock.exact, &self.clock.sampled, &self.clock.allowed]
                 .map(|of| of[product.step]);
-            let (Some(each), Some(mean)) = (all.mean(), own.mean()) else { return [None; 3] };
+            let (Some(each), Some(mean)) = (all.mean(), own.mean()) else {
+                return Measured::default();
+            };
             // An epoch of several batches has as many products.
             let times = own.count as f64 / self.clock.epochs.count as f64;
             saved += each * some.count as f64 - some.seconds;
@@ -105,14 +119,20 @@ impl Approx {
         let rest = epoch - present;
         // Of epochs that a clock hardly sees, means of different ones do not go together.
         if rest < LEAST_REST * epoch {
-            return [Some(saved), None, None];
+            return Measured { saved: Some(saved), ..Measured::default() };
         }
-        [Some(saved), Some((rest + exact) / epoch), Some((rest + exact) / rest)]
+        let times = |of: f64| Some((rest + exact) / of);
+        Measured {
+            saved: Some(saved),
+            speedup: times(epoch),
+            ceiling: times(rest),
+            within: times(rest + self.budget * exact),
+        }
     }
 
     /// What was asked for, predicted, done and measured.
     pub fn report(&self) -> Value {
-        let [saved, speedup, ceiling] = self.measured();
+        let Measured { saved, speedup, ceiling, within } = self.measured();
         let layers: Vec<Value> = self.products.iter().map(|product| self.layer(product)).collect();
         let policy = match self.settings.policy {
             Policy::Rsc => "rsc",
@@ -123,7 +143,8 @@ impl Approx {
                 "bound": self.settings.bound(), "exact_from": self.exact_from() + 1,
                 "predicted_ceiling": self.sampling.ceiling,
                 "predicted_speedup": self.sampling.speedup,
-                "ceiling": ceiling, "speedup": speedup, "saved_s": saved,
+                "ceiling": ceiling, "budget_ceiling": within,
+                "speedup": speedup, "saved_s": saved,
                 "layers": layers })
     }
 
@@ -135,11 +156,15 @@ impl Approx {
         let mean = |of: fn(&Refresh) -> f64, none: &'static str| {
             each(&|product| mean(product, of).map_or(none.to_owned(), |mean| format!("{mean:.3}")))
         };
-        let [saved, speedup, ceiling] = self.measured();
-        let faster = match (speedup.zip(ceiling), saved) {
-            (Some((speedup, ceiling)), Some(saved)) => format!(
-                "{speedup:.2} times faster epochs of at most {ceiling:.2} (Amdahl), \
-                 {saved:.2} s saved"
+        let faster = match self.measured() {
+            Measured {
+                saved: Some(saved),
+                speedup: Some(speedup),
+                ceiling: Some(ceiling),
+                within: Some(within),
+            } => format!(
+                "{speedup:.2} times faster epochs of at most {within:.2} with this budget and \
+                 {ceiling:.2} with any (Amdahl), {saved:.2} s saved"
             ),
             _ => "too short to say what it saved".to_owned(),
         };
