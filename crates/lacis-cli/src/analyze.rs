@@ -12,6 +12,7 @@ use crate::args::Global;
 use crate::args_analyze::{Analyze, Workers};
 use crate::data::Desk;
 use crate::defaults;
+use crate::links;
 use crate::machine;
 use crate::out::{Failure, Out, Outcome, bytes, grouped};
 use crate::planned;
@@ -30,15 +31,18 @@ pub fn run(args: &Analyze, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     let mut args = args.clone();
     defaults::fill_in((&mut args.net, &mut args.learning), &args.typed, dataset.name());
     let seed = args.source.changes.seed;
-    let recipe = planned::recipe(&args.net, &args.learning, &args.planning, seed)?;
-    let (split, _) = planned::split(&dataset, args.learning.split.as_deref(), seed)?;
+    let mut recipe = planned::recipe(&args.net, &args.learning, &args.planning, seed)?;
+    recipe.config.embed = planned::learned_features(args.source.changes.features.as_deref());
+    let linked = links::linked(&args.learning, &dataset, seed, &desk)?;
+    let (dataset, split, _) =
+        links::learned_from(&mut recipe, (&args.net, &args.learning), (&dataset, &linked))?;
     let path = machine::profile_path(global.machine.as_deref())?;
-    let profile = planned::profile(&desk, &path, (&dataset, &recipe))?;
+    let profile = planned::profile(&desk, &path, (dataset, &recipe))?;
     planned::tell_unmeasured(&profile, out);
-    let job = Job { dataset: &dataset, split: &split, threads: &desk.threads, profile: &profile };
+    let job = Job { dataset, split: &split, threads: &desk.threads, profile: &profile };
     let trainer = stop.or_end(out, || Trainer::new(&job, recipe))?;
     let case = Case {
-        dataset: &dataset,
+        dataset,
         config: &trainer.model().config,
         model: &trainer.recipe().model,
         plan: &trainer.chosen().plan,

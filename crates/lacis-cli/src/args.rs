@@ -198,6 +198,15 @@ impl Source {
         self.given = Some(set);
     }
 
+    /// Takes other data, whose format is asked for only where their name ends as that of these.
+    pub fn is_now(&mut self, data: &str) {
+        let ending = |data: &str| Path::new(data).extension().map(ToOwned::to_owned);
+        if ending(data) != ending(&self.data) {
+            self.format = None;
+        }
+        self.data = data.to_owned();
+    }
+
     /// Whether only the program that began a run had its data.
     pub fn was_given(&self) -> bool {
         self.data.ends_with(GIVEN)

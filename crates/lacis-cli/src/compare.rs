@@ -105,8 +105,13 @@ fn times(path: &Path) -> Result<Times> {
     }
 }
 
+/// Milliseconds, if they can be: nothing takes none.
+fn time_of(value: &Value) -> Option<f64> {
+    value.as_f64().filter(|ms| *ms > 0.0)
+}
+
 fn add_operation(line: &Value, times: &mut Times) {
-    let Some(ms) = line["ms"].as_f64() else { return };
+    let Some(ms) = time_of(&line["ms"]) else { return };
     let engine = line["engine"].as_str().unwrap_or_default().to_owned();
     let time = [ms, line["iqr_ms"].as_f64().unwrap_or(f64::NAN)];
     if let Some(case) = line["case"].as_str() {
@@ -128,7 +133,7 @@ fn add_training(line: &Value, times: &mut Times) {
     let word = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
     let named = [word("graph"), word("model"), line["hidden"].to_string(), word("mode")].join(" ");
     let side = |side: &Value| {
-        let ms = side["epoch_ms"].as_f64()?;
+        let ms = time_of(&side["epoch_ms"])?;
         Some([ms, side["iqr_ms"].as_f64().unwrap_or(f64::NAN)])
     };
     if let Some(time) = side(&line["lacis"]) {

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use clap::{CommandFactory, FromArgMatches};
+use lacis::data::format;
 use lacis::{Error, Result};
 use serde_json::Value;
 use toml::Table;
@@ -19,8 +20,12 @@ use crate::train::run::read_plan;
 const ASKED_PLAN: &str = "asked_plan";
 /// What a run is a part of, where it is one of several.
 const JOB: &str = "job";
+/// Where a run was begun: paths that lead nowhere from elsewhere are meant from there.
+pub const BEGUN_IN: &str = "begun_in";
+/// Flags that may be such paths.
+const PATHS: [&str; 5] = ["data", "val_data", "test_data", "split", "features"];
 /// Keys of a file that are no flags.
-const NO_FLAGS: [&str; 4] = ["data", "command", ASKED_PLAN, JOB];
+const NO_FLAGS: [&str; 5] = ["data", "command", ASKED_PLAN, BEGUN_IN, JOB];
 /// Flags with which another training may have the same plan.
 const KEEP_THE_PLAN: [&str; 28] = [
     "checkpoint_every",
@@ -96,13 +101,35 @@ fn find_plan(table: &mut Table, path: &Path) {
     }
 }
 
+/// Data and other files of a run, which may be used again from another folder.
+fn find_files(table: &mut Table) {
+    let Some(toml::Value::String(folder)) = table.get(BEGUN_IN).cloned() else { return };
+    for name in PATHS {
+        let Some(toml::Value::String(path)) = table.get_mut(name) else { continue };
+        let there = Path::new(&folder).join(&*path);
+        // `all` is a split, whatever lies in that folder.
+        let may_be = name.ends_with("data") || path.contains('.');
+        if may_be && !format::exists(Path::new(&*path)) && format::exists(&there) {
+            *path = there.display().to_string();
+        }
+    }
+}
+
 fn read(path: &Path) -> Result<Table> {
     let text = std::fs::read_to_string(path).map_err(|e| Error::io("read", path, e))?;
     parsed(&text, path)
 }
 
 fn parsed(text: &str, path: &Path) -> Result<Table> {
-    text.parse::<Table>().map_err(|e| Error::file(path, e.message().to_owned()))
+    let table = text.parse::<Table>();
+    let mut table = table.map_err(|e| Error::file(path, e.message().to_owned()))?;
+    for name in ["data", "command"] {
+        if let Some(value) = table.get(name).filter(|value| !value.is_str()) {
+            return Err(Error::file(path, format!("'{name}' is {value}; a text would be right")));
+        }
+    }
+    find_files(&mut table);
+    Ok(table)
 }
 
 /// The arguments with what `--config FILE` says put in, where it was not typed.
@@ -135,13 +162,13 @@ fn expanded_words(typed: Vec<String>) -> Result<Vec<String>> {
     };
     let mut table = read(path.as_ref())?;
     find_plan(&mut table, path.as_ref());
-    if rest.len() < 2
-        && let Some(toml::Value::String(command)) = table.get("command")
-    {
+    // What was typed is asked of the parser itself: a word may be a value or the data.
+    let asked = |words: &[String]| Cli::command().ignore_errors(true).try_get_matches_from(words);
+    let verb = asked(&rest).ok().is_some_and(|matches| matches.subcommand().is_some());
+    if let (false, Some(toml::Value::String(command))) = (verb, table.get("command")) {
         rest.push(command.clone());
     }
-    // What was typed is asked of the parser itself: a word may be a value or the data.
-    let matches = Cli::command().ignore_errors(true).try_get_matches_from(&rest).ok();
+    let matches = asked(&rest).ok();
     let ids = matches.as_ref().map(named).unwrap_or_default();
     let typed = |key: &str| ids.contains(&key.replace('-', "_"));
     // A run's own plan is of its own network and data.
@@ -168,6 +195,9 @@ pub fn to_toml(args: &Train, asked_plan: &str, job: Option<Table>) -> Result<Str
     let mut table = Table::new();
     table.insert("command".to_owned(), "train".into());
     table.insert(ASKED_PLAN.to_owned(), asked_plan.into());
+    if let Some(folder) = std::env::current_dir().ok().as_deref().and_then(Path::to_str) {
+        table.insert(BEGUN_IN.to_owned(), folder.into());
+    }
     flatten(&super::train::config(args), &mut table);
     table.extend(job.map(|job| (JOB.to_owned(), job.into())));
     toml::to_string(&table).map_err(|e| Error::argument("configuration", e.to_string()))
@@ -219,6 +249,9 @@ fn flatten(value: &Value, table: &mut Table) {
 pub fn train_from(text: &str, folder: &Path) -> Result<Train> {
     let path = folder.join("config.toml");
     let table = parsed(text, &path)?;
+    if table.get("command").and_then(toml::Value::as_str) != Some("train") {
+        return Err(Error::file(&path, "is no configuration of a training"));
+    }
     let mut typed = vec!["lacis".to_owned(), "train".to_owned()];
     if let Some(toml::Value::String(data)) = table.get("data") {
         typed.push(data.clone());

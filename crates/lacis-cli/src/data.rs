@@ -301,6 +301,8 @@ struct Info {
     feature_nnz: usize,
     classes: usize,
     multilabel: bool,
+    /// Numbers to be predicted of each node or graph.
+    targets: usize,
     labelled: usize,
     graphs: usize,
     splits: Option<Parts>,
@@ -324,6 +326,10 @@ impl Info {
     fn of(set: &Dataset, load_s: f64, threads: &Threads) -> Self {
         let stats = set.graph().stats(threads);
         let (features, labels) = (set.features(), set.labels());
+        let targets = match labels {
+            Some(Labels::Targets(of)) => of.n_cols(),
+            _ => 0,
+        };
         let parts =
             |s: &lacis::Split| Parts { train: s.train.len(), val: s.val.len(), test: s.test.len() };
         Info {
@@ -342,8 +348,9 @@ impl Info {
             isolated: stats.isolated,
             features: features.map_or(0, |f| f.width()),
             feature_nnz: features.map_or(0, |f| f.nnz()),
-            classes: labels.map_or(0, |l| l.width()),
+            classes: labels.map_or(0, |l| l.width()) - targets,
             multilabel: matches!(labels, Some(Labels::Multi(_))),
+            targets,
             labelled: labels.map_or(0, |l| (0..l.n_rows()).filter(|&i| l.is_known(i)).count()),
             graphs: set.collection().map_or(1, |c| c.n_graphs()),
             splits: set.splits().first().map(parts),
@@ -426,6 +433,9 @@ impl Info {
     fn label_words(&self) -> String {
         let of = if self.graphs > 1 { "graphs" } else { "nodes" };
         match (self.classes, self.multilabel) {
+            (0, _) if self.targets > 0 => {
+                format!("{} numbers, {} {of} labelled", self.targets, grouped(self.labelled))
+            }
             (0, _) => "none".to_owned(),
             (classes, true) => format!("{classes} labels, any number a node"),
             (classes, false) => {

@@ -47,7 +47,7 @@ fn parsed(flags: Vec<OsString>) -> Result<(Box<Train>, Global)> {
         Error::argument("train", line)
     };
     // As the command does: what is usual for the data must not replace what was asked for.
-    let cli = crate::parsed(&typed, config::expanded(typed.clone())?).map_err(misuse)?;
+    let (cli, _) = crate::parsed(&typed, config::expanded(typed.clone())?).map_err(misuse)?;
     match cli.verb {
         Some(Verb::Train(args)) => Ok((args, cli.global)),
         _ => Err(Error::argument("train", "nothing else can be asked for here")),

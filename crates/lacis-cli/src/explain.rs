@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
+use lacis::Dataset;
 use lacis::exec::{Nobody, Observe};
 use lacis::plan::Plan;
 use lacis::plan::choose::{Candidates, with_candidate};
@@ -10,14 +11,13 @@ use lacis::plan::compose::StopReason;
 use lacis::plan::cost::predict;
 use lacis::plan::plan::Phase;
 use lacis::train::{Job, Recipe, Trainer};
-use lacis::{Dataset, Split};
 use serde_json::{Value, json};
 
 use crate::args::Global;
 use crate::args_train::Explain;
 use crate::data::Desk;
 use crate::defaults;
-use crate::links::{self, Linked};
+use crate::links;
 use crate::machine;
 use crate::out::{Failure, Out, Outcome, bytes, grouped};
 use crate::planned;
@@ -38,15 +38,10 @@ pub fn run(args: &Explain, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     let seed = args.source.changes.seed;
     let mut recipe = planned::recipe(&args.net, &args.learning, &args.planning, seed)?;
     recipe.config.embed = planned::learned_features(args.source.changes.features.as_deref());
+    planned::check_batches(&args.learning, &dataset)?;
     let linked = links::linked(&args.learning, &dataset, seed, &desk)?;
-    let dataset = linked.as_ref().map_or(&dataset, |linked| &linked.dataset);
-    let (split, split_words) = match &linked {
-        Some(Linked { links, .. }) => {
-            links::prepare(&mut recipe, &args.net, Some(links));
-            (Split::default(), links::in_words(links))
-        }
-        None => planned::split_for(dataset, &args.learning, seed)?,
-    };
+    let (dataset, split, split_words) =
+        links::learned_from(&mut recipe, (&args.net, &args.learning), (&dataset, &linked))?;
     let path = machine::profile_path(global.machine.as_deref())?;
     let profile = planned::profile(&desk, &path, (dataset, &recipe))?;
     planned::tell_unmeasured(&profile, out);

@@ -27,7 +27,7 @@ impl Elsewhere {
             None => Ok(None),
             Some(data) => {
                 let mut source = args.source.clone();
-                source.data.clone_from(data);
+                source.is_now(data);
                 source.given = None;
                 desk.open(&source).map(Some)
             }

@@ -66,18 +66,16 @@ pub fn main(typed: Vec<OsString>) -> u8 {
     let expanded = match config::expanded(typed.clone()) {
         Ok(expanded) => expanded,
         Err(error) => {
-            let out = Out { json, quiet: true, ..Out::default() };
-            // As after any other misuse, programs are told; a closed pipe ends quietly.
-            let _ = out.start("", &serde_json::Value::Null);
-            out.error(&error);
+            // As after any other misuse, programs are told.
+            Out { json, quiet: true, ..Out::default() }.error(&error);
             return MISUSED;
         }
     };
-    let cli = match parsed(&typed, expanded) {
-        Ok(cli) => cli,
+    let (cli, command) = match parsed(&typed, expanded) {
+        Ok(parsed) => parsed,
         Err(misuse) => return answer_misuse(&misuse, json),
     };
-    let out = Out::new(&cli.global);
+    let out = Out::new(&cli.global, command);
     let stop = Stop::listen();
     match report::with_page(&cli, &out, || run(&cli, &out, &stop)) {
         Ok(()) | Err(Failure::ClosedPipe) => 0,
@@ -97,8 +95,8 @@ pub fn main(typed: Vec<OsString>) -> u8 {
     }
 }
 
-/// The command line; a training also knows which of its flags were given.
-fn parsed(typed: &[OsString], expanded: Vec<OsString>) -> Result<Cli, clap::Error> {
+/// The command line, and the verbs in it; a training also knows which of its flags were given.
+fn parsed(typed: &[OsString], expanded: Vec<OsString>) -> Result<(Cli, String), clap::Error> {
     let matches = Cli::command().try_get_matches_from(expanded)?;
     let mut cli = Cli::from_arg_matches(&matches)?;
     match &mut cli.verb {
@@ -107,7 +105,12 @@ fn parsed(typed: &[OsString], expanded: Vec<OsString>) -> Result<Cli, clap::Erro
         Some(Verb::Analyze(args)) => args.typed = Typed::of(typed, &matches),
         _ => {}
     }
-    Ok(cli)
+    let (mut verbs, mut at) = (Vec::new(), &matches);
+    while let Some((verb, inner)) = at.subcommand() {
+        verbs.push(verb);
+        at = inner;
+    }
+    Ok((cli, verbs.join(" ")))
 }
 
 fn run(cli: &Cli, out: &Out, stop: &Stop) -> Outcome {

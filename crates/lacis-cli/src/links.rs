@@ -6,7 +6,6 @@ use std::sync::Arc;
 use lacis::data::Job as Reading;
 use lacis::kernels::Profile;
 use lacis::link::Links;
-use lacis::machine::this_machine;
 use lacis::metrics::{Metric, Task};
 use lacis::nn::Decoder;
 use lacis::store::RunFolder;
@@ -15,8 +14,10 @@ use lacis::train::{Job, Recipe, Trainer};
 use lacis::{Dataset, Result, Split};
 use serde_json::json;
 
+use crate::args::Global;
 use crate::args_train::{Eval, Learning, Net, Train};
 use crate::data::Desk;
+use crate::machine;
 use crate::out::{Out, Outcome, grouped};
 use crate::planned;
 use crate::predict::check_features;
@@ -48,6 +49,25 @@ pub fn linked(
         message = message.with_ids(ids.clone())?;
     }
     Ok(Some(Linked { dataset: message, links: Arc::new(links) }))
+}
+
+/// What a recipe learns from: the data of training edges alone where links are learned, else all,
+/// and the split of their labels; and in words who trains and who judges.
+///
+/// # Errors
+/// When the data has nothing of that kind to learn, or nobody trains.
+pub fn learned_from<'a>(
+    recipe: &mut Recipe,
+    (net, learning): (&Net, &Learning),
+    (dataset, linked): (&'a Dataset, &'a Option<Linked>),
+) -> Result<(&'a Dataset, Split, String)> {
+    if let Some(Linked { dataset, links }) = linked {
+        prepare(recipe, net, Some(links));
+        return Ok((dataset, Split::default(), in_words(links)));
+    }
+    let (split, words) = planned::split_for(dataset, learning, recipe.seed)?;
+    planned::check_trains(&split)?;
+    Ok((dataset, split, words))
 }
 
 /// Whether links were asked for.
@@ -91,25 +111,40 @@ fn scores(
     run: &Path,
     args: &Train,
     set: &Dataset,
-    desk: &Desk<'_>,
+    (desk, profile): (&Desk<'_>, &Profile),
     pairs: &[[u32; 2]],
 ) -> Result<Vec<f32>> {
-    let (profile, split) = (Profile::unmeasured(this_machine()), Split::default());
-    let job = Job { dataset: set, split: &split, threads: &desk.threads, profile: &profile };
+    let split = Split::default();
+    let job = Job { dataset: set, split: &split, threads: &desk.threads, profile };
     let mut trainer = trained(run, args, &job)?;
     trainer.set_pairs(pairs)?;
     trainer.logits(|scores| (0..scores.n_rows()).map(|i| scores.row(i)[0]).collect())
 }
 
 /// `lacis eval` of a run that learned links: the same split of the edges, by the run's seed.
-pub fn eval(args: &Eval, train: &Train, desk: &Desk<'_>, out: &Out) -> Outcome {
+pub fn eval(
+    args: &Eval,
+    train: &Train,
+    (global, desk): (&Global, &Desk<'_>),
+    out: &Out,
+) -> Outcome {
+    planned::no_labels(&[
+        ("--split", args.split.is_some()),
+        ("--val-data", args.val_data.is_some()),
+        ("--test-data", args.test_data.is_some()),
+    ])?;
     let dataset = desk.open(&train.source)?;
     check_features(&read_plan(&args.run.join("plan.json"))?, &dataset)?;
     let seed = train.source.changes.seed;
     let linked = linked(&train.learning, &dataset, seed, desk)?.expect("links were learned");
     let asked = args.metric.as_ref().or(train.learning.metric.as_ref());
     let metric = planned::metric_of(Task::Link, &dataset, asked.map(String::as_str))?;
-    let found = scores(&args.run, train, &linked.dataset, desk, linked.links.judged())?;
+    // Plans, and so the last bits, are those of the training.
+    let recipe = planned::recipe(&train.net, &train.learning, &train.planning, seed)?;
+    let path = machine::profile_path(global.machine.as_deref())?;
+    let profile = planned::profile(desk, &path, (&linked.dataset, &recipe))?;
+    let with = (desk, &profile);
+    let found = scores(&args.run, train, &linked.dataset, with, linked.links.judged())?;
     let mat = lacis::kernels::Mat::new(&found, found.len(), 1, 1)?;
     let [train, val, test] = linked.links.score(metric, mat)?;
     report(out, metric, [train, val, test])

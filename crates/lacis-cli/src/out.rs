@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use lacis::Error;
@@ -53,13 +54,17 @@ pub struct Out {
     pub listener: Option<Listener>,
     /// What programs were told, or would have been, where a page is made of it.
     pub told: Option<Mutex<Vec<Value>>>,
+    /// What is run, as in `data info`.
+    pub command: String,
+    /// Whether the first line was told.
+    pub begun: AtomicBool,
 }
 
 impl Out {
-    pub fn new(global: &Global) -> Self {
+    pub fn new(global: &Global, command: String) -> Self {
         let Global { json, quiet, verbose, .. } = *global;
         let told = global.html.as_ref().map(|_| Mutex::default());
-        Out { json, quiet, verbose, listener: None, told }
+        Out { json, quiet, verbose, told, command, ..Out::default() }
     }
 
     /// A line for people; programs do not see it.
@@ -75,6 +80,7 @@ impl Out {
         if !self.json && self.told.is_none() {
             return Ok(());
         }
+        self.begun.store(true, Ordering::Relaxed);
         let mut line = json!({ "event": name });
         let body = serde_json::to_value(body).unwrap_or(Value::Null);
         if let (Some(line), Value::Object(body)) = (line.as_object_mut(), body) {
@@ -135,6 +141,10 @@ impl Out {
         let message = error.to_string();
         let hint = hint(error);
         if self.json {
+            // What fails before it has said what it is says that first.
+            if !self.begun.load(Ordering::Relaxed) {
+                let _ = self.start(&self.command, &Value::Null);
+            }
             let body = json!({ "kind": error.kind(), "message": message, "hint": hint });
             let _ = self.event("error", &body);
         }

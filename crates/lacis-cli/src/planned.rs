@@ -106,16 +106,53 @@ pub fn check_waiting(learning: &Learning) -> Result<()> {
     }
 }
 
-/// Says of options of links that they do nothing elsewhere.
+/// Says of `--batch-size` that it does nothing where there are no batches.
+///
+/// # Errors
+/// When it was given for nothing.
+pub fn check_batches(learning: &Learning, dataset: &Dataset) -> Result<()> {
+    let Learning { batch_size, sample, num_neighbors, .. } = learning;
+    let batches = sample.is_some() || num_neighbors.is_some() || dataset.collection().is_some();
+    match batch_size {
+        Some(_) if !batches => {
+            let problem = "does nothing without --sample: all nodes train at once";
+            Err(Error::argument("--batch-size", problem))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Says of options of links that they do nothing elsewhere, and of those of labels that they do
+/// nothing for links, whose edges are split by the seed.
 fn check_links_options(net: &Net, learning: &Learning) -> Result<()> {
+    if learning.task.as_deref() == Some("link") {
+        let Learning { split, val_data, test_data, folds, .. } = learning;
+        return no_labels(&[
+            ("--split", split.is_some()),
+            ("--folds", folds.is_some()),
+            ("--val-data", val_data.is_some()),
+            ("--test-data", test_data.is_some()),
+        ]);
+    }
     // Runs keep what is usual, `dot`, whatever they learned.
     let decoder = net.decoder.as_deref() == Some("mlp");
     let asked = [("--decoder", decoder), ("--embedding", net.embedding.is_some())];
     match asked.iter().find(|(_, asked)| *asked) {
-        Some((name, _)) if learning.task.as_deref() != Some("link") => {
-            Err(Error::argument(*name, "does nothing without --task link"))
-        }
-        _ => Ok(()),
+        Some((name, _)) => Err(Error::argument(*name, "does nothing without --task link")),
+        None => Ok(()),
+    }
+}
+
+/// Says of flags that say who trains and who judges that they do nothing for links.
+///
+/// # Errors
+/// With the first that was given.
+pub fn no_labels(flags: &[(&'static str, bool)]) -> Result<()> {
+    let problem = "does nothing where links are learned: 5 % of the edges validate and 10 % test, \
+                   by --seed";
+    match flags.iter().find(|(_, given)| *given) {
+        Some((flag, _)) => Err(Error::argument(*flag, problem)),
+        None => Ok(()),
     }
 }
 
@@ -186,6 +223,10 @@ fn optimizer(learning: &Learning) -> Result<Optimizer> {
             return Err(Error::argument(format!("--{name}"), problem));
         }
     }
+    if momentum != 0.0 && learning.optimizer != "sgd" {
+        let problem = format!("does nothing for {}; it is sgd's", learning.optimizer);
+        return Err(Error::argument("--momentum", problem));
+    }
     if momentum >= 1.0 {
         let problem = format!("{momentum} is not below 1, and steps would grow for ever");
         return Err(Error::argument("--momentum", problem));
@@ -217,12 +258,46 @@ fn settings(planning: &Planning) -> Result<Settings> {
     Ok(Settings { rules, without, memory, present, precision, ..Settings::default() })
 }
 
-/// Who trains and who judges, and in words where that comes from.
+/// Who trains and who judges, and in words where that comes from. Whose label is not known does
+/// neither.
 pub fn split(dataset: &Dataset, asked: Option<&str>, seed: u64) -> Result<(Split, String)> {
     let labels = dataset.labels().ok_or_else(|| {
         let problem = "has no labels to learn; --classes C makes random ones";
         Error::argument(format!("data set '{}'", dataset.name()), problem)
     })?;
+    let (mut split, mut words) = split_as(dataset, labels, (asked, seed))?;
+    let count = |split: &Split| split.train.len() + split.val.len() + split.test.len();
+    let all = count(&split);
+    for part in [&mut split.train, &mut split.val, &mut split.test] {
+        part.retain(|&item| labels.is_known(item as usize));
+    }
+    let unknown = all - count(&split);
+    if unknown > 0 {
+        words.push_str(&format!(", less {unknown} without a label"));
+    }
+    Ok((split, words))
+}
+
+/// Says that nobody trains.
+///
+/// # Errors
+/// When that is so.
+pub fn check_trains(split: &Split) -> Result<()> {
+    match split.train.is_empty() {
+        true => {
+            let problem = "nothing with a label is in its training part; --split random, \
+                           planetoid, all or a FILE makes another";
+            Err(Error::argument(format!("split '{}'", split.name), problem))
+        }
+        false => Ok(()),
+    }
+}
+
+fn split_as(
+    dataset: &Dataset,
+    labels: &Labels,
+    (asked, seed): (Option<&str>, u64),
+) -> Result<(Split, String)> {
     let own = dataset.splits().first();
     let made = |split: Result<Split>, words: &str| Ok((split?, words.to_owned()));
     match (asked, own) {

@@ -68,7 +68,7 @@ impl Again {
         let own = matches!(data, Other::None);
         match data {
             Other::None => {}
-            Other::Named(data) => args.source.data = data.to_owned(),
+            Other::Named(data) => args.source.is_now(data),
             Other::Given(set) => args.source.given = Some(*set),
         }
         let mut dataset = desk.open(&args.source)?;
@@ -79,7 +79,20 @@ impl Again {
         {
             dataset = linked.dataset;
         }
-        Ok(Again { folder, args, dataset, plan })
+        let again = Again { folder, args, dataset, plan };
+        again.check_kind()?;
+        Ok(again)
+    }
+
+    /// Whether the data is what the run predicts something of: many graphs, or one.
+    fn check_kind(&self) -> Result<()> {
+        let learned = self.plan.values[self.plan.result].shape[0] == Dim::Graphs;
+        let problem = match (learned, self.dataset.collection().is_some()) {
+            (true, false) => "is one graph; the run predicts something of each of many",
+            (false, true) => "is many graphs; the run predicts something of the nodes of one",
+            _ => return Ok(()),
+        };
+        Err(Error::argument(format!("data set '{}'", self.dataset.name()), problem))
     }
 
     /// Who trains and who judges: as asked, or as the run had it.
@@ -228,7 +241,7 @@ fn left_of(limit: usize) -> Result<usize> {
 fn links_of(run: &Path, data: Option<&str>) -> Result<Option<Train>> {
     let mut args = config::train_from(&RunFolder::open(run)?.read_config()?, run)?;
     if let Some(data) = data {
-        args.source.data = data.to_owned();
+        args.source.is_now(data);
     }
     Ok(links::is_task(&args.learning).then_some(args))
 }
@@ -263,14 +276,19 @@ pub fn eval(args: &Eval, global: &Global, out: &Out, stop: &Stop) -> Outcome {
     out.start("eval", args)?;
     if let Some(train) = links_of(&args.run, args.data.as_deref())? {
         check_task(args, Task::Link)?;
-        return links::eval(args, &train, &desk, out);
+        return links::eval(args, &train, (global, &desk), out);
     }
     let again = Again::open(&args.run, args.data.as_deref().into(), &desk)?;
     check_task(args, planned::task(&again.dataset, None)?)?;
     let asked = args.metric.as_ref().or(again.args.learning.metric.as_ref());
     let metric = planned::metric(&again.dataset, asked.map(String::as_str))?;
     let labels = again.labels()?;
-    let split = again.split(args.split.as_deref())?;
+    let mut split = again.split(args.split.as_deref())?;
+    let Split { train, val, test, .. } = &mut split;
+    // Nobody of another graph trained: where nobody else judges, all do.
+    if args.data.is_some() && args.split.is_none() && val.is_empty() && test.is_empty() {
+        std::mem::swap(train, test);
+    }
     let (logits, _) = again.results(What::Logits, (global, &desk), None)?;
     let of = |items: &[u32]| -> Result<Option<f64>> {
         if items.is_empty() {

@@ -64,6 +64,9 @@ fn environment() -> Value {
 
 /// A page of runs and files.
 pub fn run(args: &Report, out: &Out) -> Outcome {
+    let shown = |path: &Path| path.display().to_string();
+    let paths: Vec<String> = args.paths.iter().map(|path| shown(path)).collect();
+    out.start("report", &json!({ "paths": paths, "output": shown(&args.output) }))?;
     let mut sources = Vec::new();
     for path in &args.paths {
         let events = if path.is_dir() { of_run(path)? } else { of_lines(path)? };
@@ -93,8 +96,10 @@ fn of_run(path: &Path) -> Result<Vec<Value>> {
     }
     let folder = RunFolder::open(path)?;
     let config = folder.read_config()?;
-    let config: toml::Value = toml::from_str(&config)
+    let mut config: toml::Table = toml::from_str(&config)
         .map_err(|error| Error::file(path.join("config.toml"), error.to_string()))?;
+    // A page is for others, whose folders are called otherwise.
+    config.remove(crate::config::BEGUN_IN);
     let mut events = vec![json!({ "event": "start", "command": "train", "config": config })];
     if let Ok(plan) = read_plan(&path.join("plan.json")) {
         events.push(json!({ "event": "plan", "id": plan.id(), "formula": plan.formula,
@@ -134,9 +139,9 @@ fn of_record(record: Value, lines: Vec<Value>) -> Vec<Value> {
 
 /// JSON lines of a file, or those that the record of a benchmark holds.
 pub fn of_lines(path: &Path) -> Result<Vec<Value>> {
-    let text = std::fs::read_to_string(path).map_err(|error| Error::io("open", path, error))?;
+    let text = std::fs::read_to_string(path).map_err(|error| Error::io("read", path, error))?;
     if let Ok(mut record) = serde_json::from_str::<Value>(&text)
-        && let Value::Array(lines) = record["lines"].take()
+        && let Some(Value::Array(lines)) = record.get_mut("lines").map(Value::take)
     {
         return Ok(of_record(record, lines));
     }

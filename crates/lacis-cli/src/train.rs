@@ -61,6 +61,7 @@ pub fn run(args: &Train, global: &Global, out: &Out, stop: &Stop) -> Outcome {
         }
     }
     planned::task(&dataset, args.learning.task.as_deref())?;
+    planned::check_batches(&args.learning, &dataset)?;
     let of_several = match before {
         Before::Job(begun) => Some(begun.job),
         _ => (all.len() > 1).then(|| job::Job::new(&args)),
@@ -194,7 +195,9 @@ impl Shared<'_> {
             None => {
                 let (split, words) = planned::split_for(dataset, &own.learning, seed)?;
                 let was_asked = own.learning.split.is_some();
-                (self.elsewhere.split(dataset, split, was_asked)?, words)
+                let split = self.elsewhere.split(dataset, split, was_asked)?;
+                planned::check_trains(&split)?;
+                (split, words)
             }
         };
         let profile = planned::profile(desk, &self.profile, (dataset, &recipe))?;
@@ -330,7 +333,7 @@ impl Session<'_> {
             let epoch = trainer.step(&mut self.spent)?;
             if !epoch.loss.is_finite() {
                 bar.clear();
-                return Err(Failure::Ran(diverged(&epoch, self.args.learning.lr)));
+                return Err(Failure::Ran(diverged(&epoch, self.args.learning.lr, self.dataset)));
             }
             if epoch.complete {
                 self.seen(&epoch, trainer, (&mut *kept, patience), &bar)?;
@@ -463,10 +466,16 @@ impl Session<'_> {
     }
 }
 
-fn diverged(epoch: &Epoch, rate: f64) -> Error {
+fn diverged(epoch: &Epoch, rate: f64, dataset: &Dataset) -> Error {
+    let weights = dataset.graph().adjacency().values().unwrap_or_default();
+    // Of a negative degree there is no root.
+    let ignore = match weights.iter().any(|&weight| weight < 0.0) {
+        true => "--edge-weights ignore (some are negative), ",
+        false => "",
+    };
     let problem = format!(
-        "is {} in epoch {}; a smaller --lr than {rate}, --row-normalize, or `lacis data validate` \
-         on the data may help",
+        "is {} in epoch {}; {ignore}a smaller --lr than {rate}, --row-normalize, or `lacis data \
+         validate` on the data may help",
         epoch.loss, epoch.epoch
     );
     Error::argument("the loss", problem)

@@ -179,6 +179,9 @@ fn other_graphs_choose_and_judge() {
     }
     let turned = events(&["eval", text(&run), "--test-data", &val, "--json"]);
     assert_eq!(turned.last().unwrap()["test"], done["val"]);
+    let other = events(&["eval", text(&run), &test, "--json"]);
+    let other = other.last().unwrap();
+    assert_eq!((&other["test"], other["train"].is_null()), (&done["test"], true), "{other}");
     let narrow = "sbm:n=100,e=300,classes=3,features=4,seed=1";
     let wrong = lacis(&["train", &train, "--test-data", narrow, "--no-save"]);
     assert!(wrong.code == Some(2) && wrong.err.contains("4 features"), "{}", wrong.err);

@@ -102,8 +102,8 @@ fn what_commands_print_follows_the_schema() {
     let dir = tempfile::tempdir().unwrap();
     let place = |name: &str| text(&dir.path().join(name)).to_owned();
     let small = "sbm:n=80,e=300,classes=3,features=6,seed=1";
-    let (run, csv, folder) = (place("run"), place("l.csv"), place("g"));
-    let commands: [&[&str]; 17] = [
+    let (run, csv, folder, page) = (place("run"), place("l.csv"), place("g"), place("p.html"));
+    let commands: [&[&str]; 22] = [
         &["train", small, "--epochs", "3", "--out", &run],
         &["train", small, "--epochs", "2", "--runs", "2", "--no-save", "--eval-every", "0"],
         &["train", small, "--epochs", "4", "--runs", "2", "--no-save", "--approx", "adaptive"],
@@ -118,6 +118,11 @@ fn what_commands_print_follows_the_schema() {
         &["data", "generate", "er:n=30,e=50", "-o", &folder],
         &["data", "validate", "karate"],
         &["doctor"],
+        &["analyze", small],
+        &["analyze", small, "--task", "link"],
+        &["analyze", "motifs:graphs=9,seed=1", "--model", "gat", "--staleness", "2"],
+        &["analyze", small, "--model", "mlp", "--workers", "1"],
+        &["report", &run, "-o", &page],
         &["tune", "--list"],
         &["train", small, "--model", "gcnn"],
         &["train", "--epohcs", "3"],

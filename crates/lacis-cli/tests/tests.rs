@@ -7,6 +7,7 @@ mod bench; // tuning and timing
 mod contests; // trainings beside others, suites, comparisons
 mod docs; // what README and docs show
 mod files; // converting, validating, being interrupted
+mod found; // what testers found
 mod links; // predicting which nodes are joined
 mod pages; // what a browser makes of --html and report
 mod predict; // what a run says of nodes

@@ -69,7 +69,7 @@ pub enum Labels {
     },
     /// Any number of labels each: row `i` holds the labels of item `i`.
     Multi(Csr),
-    /// Numbers, one column per target.
+    /// Numbers, one column per target; NaN where one is not known.
     Targets(Dense),
 }
 
@@ -118,11 +118,12 @@ impl Labels {
         }
     }
 
-    /// Whether item `i` has a label.
+    /// Whether item `i` has a label; of numbers, all of them.
     pub fn is_known(&self, i: usize) -> bool {
         match self {
             Labels::Classes { of, .. } => of[i] >= 0,
-            _ => true,
+            Labels::Multi(_) => true,
+            Labels::Targets(of) => !of.row(i).iter().any(|number| number.is_nan()),
         }
     }
 }

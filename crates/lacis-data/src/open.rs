@@ -48,18 +48,17 @@ pub fn open_with(query: &Query<'_>, job: &Job<'_>) -> Result<Dataset> {
     sets::load(data, job)
 }
 
-/// That no weight, feature or target is infinite or not a number.
+/// That no weight, feature or target is infinite or not a number; targets may be unknown.
 ///
 /// # Errors
 /// The first that is, with its place.
 pub fn check_finite(set: &Dataset) -> Result<()> {
-    let bad = |what: &str, values: &[f32]| match values.iter().position(|v| !v.is_finite()) {
-        None => Ok(()),
-        Some(at) => {
-            let problem = format!("{} at position {at}; finite numbers would be right", values[at]);
-            Err(Error::file_at(set.name(), Place::Part(what.to_owned()), problem))
-        }
+    let odd = |what: &str, values: &[f32], odd: fn(f32) -> bool| {
+        let Some(at) = values.iter().position(|&value| odd(value)) else { return Ok(()) };
+        let problem = format!("{} at position {at}; finite numbers would be right", values[at]);
+        Err(Error::file_at(set.name(), Place::Part(what.to_owned()), problem))
     };
+    let bad = |what: &str, values: &[f32]| odd(what, values, |value| !value.is_finite());
     bad("edge weights", set.graph().adjacency().values().unwrap_or_default())?;
     match set.features() {
         Some(Features::Dense(x)) => x.rows().try_for_each(|row| bad("features", row))?,
@@ -67,7 +66,9 @@ pub fn check_finite(set: &Dataset) -> Result<()> {
         None => {}
     }
     match set.labels() {
-        Some(Labels::Targets(y)) => y.rows().try_for_each(|row| bad("targets", row)),
+        Some(Labels::Targets(y)) => {
+            y.rows().try_for_each(|row| odd("targets", row, f32::is_infinite))
+        }
         _ => Ok(()),
     }
 }

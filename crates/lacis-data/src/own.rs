@@ -175,6 +175,10 @@ mod tests {
     fn numbers_that_are_no_classes_are_targets() {
         let set = load("a,b\n1,2\n", Some("id,y\n1,0.5\n2,1.25\n")).unwrap();
         assert!(matches!(set.labels(), Some(Labels::Targets(_))));
+        let set = load("a,b\n1,2\n", Some("id,y\n1,0.5\n2,\n")).unwrap();
+        let labels = set.labels().unwrap();
+        assert!(matches!(labels, Labels::Targets(_)), "{labels:?}");
+        assert_eq!([0, 1].map(|i| labels.is_known(i)), [true, false]);
         let wide: String = (0..300).map(|i| format!("{i},c{}\n", i % 100)).collect();
         let set = load("a,b\n1,2\n", Some(&format!("id,kind\n{wide}"))).unwrap();
         assert!(matches!(set.features(), Some(Features::Sparse(x)) if x.n_cols() == 100));

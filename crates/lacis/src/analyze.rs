@@ -208,6 +208,11 @@ impl<'a> View<'a> {
         steps.filter(|(step, _)| step.phase != Phase::Once).map(|(step, time)| (step, *time))
     }
 
+    /// An epoch's share of the seconds of what is done once.
+    fn once_share(&self) -> f64 {
+        (self.seconds - self.epoch().map(|(_, seconds)| seconds).sum::<f64>()).max(0.0)
+    }
+
     /// Products with the adjacency in an epoch.
     fn exchanges(&self) -> Vec<Exchange> {
         let plan = self.case.plan;

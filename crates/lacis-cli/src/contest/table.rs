@@ -134,6 +134,8 @@ impl Row<'_> {
 
 /// `lacis bench table`: a record as Markdown, printed or put into a document.
 pub fn run(args: &Tabled, out: &Out) -> Outcome {
+    let records: Vec<String> = args.records.iter().map(|path| path.display().to_string()).collect();
+    out.start("bench table", &json!({ "records": records, "of": args.of, "graph": args.graph }))?;
     let mut lines = Vec::new();
     for path in &args.records {
         let read = read_whole(path)?;
@@ -148,6 +150,7 @@ pub fn run(args: &Tabled, out: &Out) -> Outcome {
     }
     let lines = of_graphs(lines, &args.graph)?;
     let text = markdown(&lines, args.of == "memory");
+    out.event("summary", &summary(&lines))?;
     match &args.into {
         None => out.line(text.trim_end()),
         Some(path) => {

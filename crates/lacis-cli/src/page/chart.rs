@@ -380,9 +380,13 @@ pub struct Bar {
     pub title: String,
 }
 
+/// Rows of a Gantt chart at most: a file may say anything.
+const MOST_ROWS: usize = 1024;
+
 /// Who does what when.
 pub fn gantt(title: &str, (rows, unit): (usize, &str), bars: &[Bar]) -> String {
     let (left, high) = (74.0, 24.0);
+    let rows = rows.min(MOST_ROWS);
     let most = bars.iter().map(|bar| bar.end).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
     let x = Scale { from: 0.0, to: most, start: left, end: SIZE[0] - 14.0, log: false };
     let bottom = rows as f64 * high + 6.0;
@@ -401,7 +405,7 @@ pub fn gantt(title: &str, (rows, unit): (usize, &str), bars: &[Bar]) -> String {
         let y = row as f64 * high + 16.0;
         let _ = write!(svg, "<text x=0 y={y:.1} class=ink>worker {row}</text>");
     }
-    for bar in bars {
+    for bar in bars.iter().filter(|bar| bar.row < rows) {
         let (from, to) = (x.at(bar.start), x.at(bar.end));
         let _ = write!(
             svg,

@@ -98,10 +98,10 @@ pub fn plan(lines: &[&Value]) -> String {
         .into_iter()
         .flatten()
         .enumerate()
-        .map(|(at, step)| {
-            let mut step = step.clone();
-            step["measured_ms"] = measured(at).clone();
-            step
+        .filter_map(|(at, step)| {
+            let mut step = step.as_object()?.clone();
+            step.insert("measured_ms".to_owned(), measured(at).clone());
+            Some(Value::Object(step))
         })
         .collect();
     let shown = [
@@ -329,9 +329,9 @@ fn schedule(line: &Value) -> String {
             colour: index(&span["block"]),
             title: format!(
                 "stage {}, block {}, iteration {}",
-                index(&span["stage"]) + 1,
+                index(&span["stage"]).saturating_add(1),
                 index(&span["block"]),
-                index(&span["iteration"]) + 1
+                index(&span["iteration"]).saturating_add(1)
             ),
         })
         .collect();

@@ -12,7 +12,8 @@ use crate::out::{Out, Outcome};
 /// The summary of a run of so many epochs that is finished, with weights of its last epoch.
 pub fn summary(folder: &Path, epochs: usize) -> Result<Option<Value>> {
     let run = RunFolder::open(folder)?;
-    let (Ok(mut summary), true) = (run.read_json("summary.json"), run.model_path().exists()) else {
+    // Weights that cannot be read are in the checkpoint, too.
+    let (Ok(mut summary), Ok(_)) = (run.read_json("summary.json"), run.read_model()) else {
         return Ok(None);
     };
     let Some(mut last) = run.read_checkpoint()? else { return Ok(None) };

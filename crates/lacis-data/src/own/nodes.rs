@@ -72,13 +72,12 @@ fn ids(path: &Path, column: &Column) -> Result<Ids> {
     })
 }
 
-/// Words and whole numbers are classes; other numbers, or very many, are targets.
+/// Words and whole numbers are classes; other numbers are targets, NaN where one is missing.
 fn labels_of(column: &Column) -> Result<Labels> {
     let numbers = column.numbers();
     let texts: Vec<Option<String>> = (0..column.len()).map(|i| column.text(i)).collect();
     if let Some(numbers) = numbers
         && numbers.iter().any(|x| x.fract() != 0.0 && !x.is_nan())
-        && !numbers.iter().any(|x| x.is_nan())
     {
         let data: Vec<f32> = numbers.iter().map(|&x| x as f32).collect();
         return Ok(Labels::Targets(Dense::from_vec(data, column.len(), 1)?));
@@ -125,13 +124,13 @@ impl Kind {
 }
 
 /// Numbers, with the mean where one is missing, or words; `None` where neither fits.
-fn kind(column: &Column, notes: &mut Vec<String>) -> Option<Kind> {
+fn kind(path: &Path, column: &Column, notes: &mut Vec<String>) -> Result<Option<Kind>> {
     let name = &column.name;
     if let Some(numbers) = column.numbers() {
         let known: Vec<f64> = numbers.iter().copied().filter(|x| !x.is_nan()).collect();
         if known.is_empty() {
             notes.push(format!("column '{name}' is empty and was left out"));
-            return None;
+            return Ok(None);
         }
         let mean = known.iter().sum::<f64>() / known.len() as f64;
         let missing = numbers.len() - known.len();
@@ -140,7 +139,7 @@ fn kind(column: &Column, notes: &mut Vec<String>) -> Option<Kind> {
                 .push(format!("column '{name}': {missing} missing values became the mean, {mean}"));
         }
         let filled = numbers.iter().map(|&x| if x.is_nan() { mean as f32 } else { x as f32 });
-        return Some(Kind::Numbers(filled.collect()));
+        return Ok(Some(Kind::Numbers(finite(path, name, filled.collect())?)));
     }
     let texts: Vec<Option<String>> = (0..column.len()).map(|row| column.text(row)).collect();
     let mut words: BTreeMap<&str, u32> =
@@ -150,10 +149,21 @@ fn kind(column: &Column, notes: &mut Vec<String>) -> Option<Kind> {
     if words.len() > most {
         let count = words.len();
         notes.push(format!("column '{name}' has {count} different values and was left out"));
-        return None;
+        return Ok(None);
     }
     let places = texts.iter().map(|text| text.as_deref().map(|text| words[text])).collect();
-    Some(Kind::Words(places, words.len()))
+    Ok(Some(Kind::Words(places, words.len())))
+}
+
+/// A column's numbers, if none is too large.
+fn finite(path: &Path, name: &str, numbers: Vec<f32>) -> Result<Vec<f32>> {
+    match numbers.iter().position(|number| !number.is_finite()) {
+        None => Ok(numbers),
+        Some(row) => {
+            let problem = format!("row {}: '{name}' is too large a number", row + 1);
+            Err(Error::file(path, problem))
+        }
+    }
 }
 
 fn features(
@@ -163,7 +173,8 @@ fn features(
     notes: &mut Vec<String>,
     job: &Job<'_>,
 ) -> Result<Option<Features>> {
-    let kinds: Vec<Kind> = columns.iter().filter_map(|column| kind(column, notes)).collect();
+    let kinds = columns.iter().filter_map(|column| kind(path, column, notes).transpose());
+    let kinds = kinds.collect::<Result<Vec<Kind>>>()?;
     let width: usize = kinds.iter().map(Kind::width).sum();
     if width == 0 {
         return Ok(None);

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lacis_core::{Coo, Dataset, Error, Extent, Graph, Repeats, Result};
+use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, FloatType, Int64Type};
 use parquet::errors::ParquetError;
@@ -14,6 +15,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::Type;
 
 use super::write::{Cells, Holds, Sheet};
 use super::{Column, Data, Table};
@@ -289,13 +291,19 @@ fn compressed() -> Arc<WriterProperties> {
 /// Writes a table, a group of rows at a time.
 pub(crate) fn write_sheet(sheet: &Sheet<'_>, path: &Path, file: File) -> Result<()> {
     let refused = |e: ParquetError| Error::io("write", path, std::io::Error::other(e));
-    let field = |(name, holds): &(String, Holds)| match holds {
-        Holds::Words => format!("required binary {name} (UTF8);"),
-        Holds::Whole => format!("required int64 {name};"),
-        Holds::Numbers => format!("required float {name};"),
+    // Names of columns are the user's: what is written as text would be taken apart at blanks.
+    let field = |(name, holds): &(String, Holds)| {
+        let (physical, logical) = match holds {
+            Holds::Words => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+            Holds::Whole => (Physical::INT64, None),
+            Holds::Numbers => (Physical::FLOAT, None),
+        };
+        let field = Type::primitive_type_builder(name, physical);
+        let field = field.with_repetition(Repetition::REQUIRED).with_logical_type(logical);
+        field.build().map(Arc::new).map_err(refused)
     };
-    let fields: String = sheet.heads.iter().map(field).collect();
-    let schema = parse_message_type(&format!("message table {{ {fields} }}")).map_err(refused)?;
+    let fields = sheet.heads.iter().map(field).collect::<Result<Vec<_>>>()?;
+    let schema = Type::group_type_builder("table").with_fields(fields).build().map_err(refused)?;
     let mut writer =
         SerializedFileWriter::new(file, Arc::new(schema), compressed()).map_err(refused)?;
     for group in sheet.groups() {

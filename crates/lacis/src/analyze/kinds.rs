@@ -155,7 +155,7 @@ fn partitioned(view: &View<'_>, wires: &Wires, metis: bool) -> Result<Option<Ver
             + graph.adjacency().bytes() as f64 * shares[0]
             + 3.0 * view.param_bytes(),
         seconds: sparse * shares[0]
-            + (dense + rest) * shares[1]
+            + (dense + rest + view.once_share()) * shares[1]
             + wires.alpha * worst[1]
             + wires.beta * worst[0],
         note: format!("{:.1} % of the edges are cut", 100.0 * cut_share(&forward)),
@@ -345,6 +345,7 @@ fn ann(view: &View<'_>, wires: &Wires) -> Result<Option<Verdict>> {
         memory_bytes: view.node_bytes() + view.graph().adjacency().bytes() as f64,
         seconds: sparse
             + rest
+            + view.once_share()
             + dense / workers as f64
             + sent.seconds(workers, [wires.alpha, wires.beta]),
         note: format!("{:.0} % of the time is not in products with weights", 100.0 * alone),

@@ -165,6 +165,21 @@ fn macro_stages(view: &View<'_>, wires: &Wires) -> (Vec<Stage>, Vec<usize>) {
     (stages, who)
 }
 
+/// Seconds of what is in no stage, and comes after all blocks: the loss and new weights, of the
+/// worker that has most of it, and a share of what is done once.
+fn rest(view: &View<'_>, grain: Grain, (who, workers): (&[usize], usize)) -> f64 {
+    let layers = view.subject().layers();
+    let mut busy = vec![0.0; workers.max(1)];
+    for ((step, seconds), &worker) in view.epoch().zip(who) {
+        let passes = matches!(step.phase, Phase::Forward | Phase::Backward);
+        let staged = passes && step.layer.is_some_and(|layer| layers.contains(&layer));
+        if grain == Grain::Macro && !staged {
+            busy[worker.min(workers.max(1) - 1)] += seconds;
+        }
+    }
+    busy.into_iter().fold(0.0, f64::max) + view.once_share() / workers.max(1) as f64
+}
+
 /// Something that one worker sends another in an epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Crossing {
@@ -248,7 +263,7 @@ fn piped(view: &View<'_>, wires: &Wires, grain: Grain) -> Result<Option<Verdict>
         return Ok(None);
     };
     let crossings = crossings(view, &who);
-    let volume = crossings.iter().map(|crossing| crossing.bytes as f64).sum::<f64>();
+    let volume = crossings.iter().map(|crossing| crossing.bytes).sum::<usize>() as f64;
     let pieces = crossings.iter().map(|crossing| if crossing.in_blocks { blocks } else { 1 });
     let messages = pieces.sum::<usize>() as f64;
     let all = blocks * iterations(wires);
@@ -268,6 +283,7 @@ fn piped(view: &View<'_>, wires: &Wires, grain: Grain) -> Result<Option<Verdict>
         balance: 1.0 / (1.0 - schedule.bubbles).max(1e-9),
         memory_bytes: view.node_bytes() * held.min(1.0) + 3.0 * view.param_bytes(),
         seconds: schedule.seconds / iterations(wires) as f64
+            + rest(view, grain, (&who, schedule.workers))
             + wires.alpha * messages / workers
             + wires.beta * volume / workers,
         note: format!(

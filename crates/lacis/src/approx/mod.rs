@@ -161,6 +161,8 @@ pub struct Approx {
     epoch: usize,
     /// Epochs that have begun.
     begun: usize,
+    /// The epoch that shares were last decided on for.
+    allotted: usize,
     epochs: usize,
     /// The share of all work that is allowed now; it follows where an error is asked for.
     budget: f64,
@@ -200,6 +202,7 @@ impl Approx {
             possible: plan.steps.iter().filter(|step| can_sample(plan, step)).count(),
             epoch: 0,
             begun: 0,
+            allotted: 0,
             epochs,
             budget,
             batches: false,
@@ -274,9 +277,17 @@ impl Approx {
     /// An epoch begins.
     pub fn begin(&mut self, epoch: usize) {
         (self.epoch, self.begun) = (epoch, self.begun.max(epoch + 1));
+        self.prepare(epoch);
+    }
+
+    /// Decides on each layer's share for an epoch, if that is due: once, and while the matrices are
+    /// known that the last one had. A checkpoint comes between two epochs and holds none of them.
+    fn prepare(&mut self, epoch: usize) {
         let due = epoch == 1 || epoch.is_multiple_of(TUNE_EVERY);
-        let seen = self.products.iter().all(|product| product.seen.is_some());
-        if epoch > 0 && due && seen && !self.batches && !self.is_exact() {
+        let known = |product: &Product| product.seen.is_some() && product.fixed.is_some();
+        let may = !self.batches && epoch < self.exact_from() && self.is_on();
+        if due && may && epoch > self.allotted && self.products.iter().all(known) {
+            (self.epoch, self.allotted) = (epoch, epoch);
             self.allot();
         }
     }

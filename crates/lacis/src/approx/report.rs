@@ -90,11 +90,12 @@ impl Approx {
         }
     }
 
-    /// An epoch took this long.
+    /// An epoch took this long; what is decided from it is decided now.
     pub fn end(&mut self, seconds: f64) {
         if self.may_sample() {
             self.clock.epochs.add(seconds);
         }
+        self.prepare(self.epoch + 1);
     }
 
     fn may_sample(&self) -> bool {

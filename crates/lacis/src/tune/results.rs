@@ -5,10 +5,12 @@ use std::fs;
 use std::path::Path;
 
 use lacis_core::{Error, Place, Result};
+use lacis_kernels::Isa;
 use lacis_kernels::profile::{Machine, Point, Profile, Sample, Section, tables_version};
 use serde_json::Value;
 
 use crate::machine::this_machine;
+use crate::ops::find;
 
 /// Reads a record, or lines of JSON. Lines that time no kernel of ours are passed over, and so are
 /// problems that a [`Point`] cannot tell from others: values with zeros, indices in some order.
@@ -17,7 +19,7 @@ use crate::machine::this_machine;
 /// When it is not readable, no JSON, or of another machine or other kernels; and when it does not
 /// say of which machine it is.
 pub fn read(path: &Path) -> Result<Profile> {
-    let text = fs::read_to_string(path).map_err(|error| Error::io("open", path, error))?;
+    let text = fs::read_to_string(path).map_err(|error| Error::io("read", path, error))?;
     let lines = match serde_json::from_str::<Value>(&text) {
         Ok(Value::Object(mut record)) if record.contains_key("lines") => {
             let lines = record.remove("lines").and_then(|lines| lines.as_array().cloned());
@@ -68,6 +70,11 @@ fn is_plain(line: &Value) -> bool {
     dense && line["index"].as_str().is_none_or(|order| order == "uniform")
 }
 
+/// Whether an operation has a kernel of this name; files may name others.
+fn is_kernel(op: &str, name: &str) -> bool {
+    find(op).is_ok_and(|op| op.kernels().contains(&name))
+}
+
 /// Adds the time of one kernel on one problem.
 fn take(line: &Value, profile: &mut Profile) -> Option<()> {
     let text = |key: &str| line[key].as_str();
@@ -76,16 +83,17 @@ fn take(line: &Value, profile: &mut Profile) -> Option<()> {
     }
     let point: Point = serde_json::from_value(line["point"].clone()).ok()?;
     let ns = line["ms"].as_f64()? * 1e6 / point.units as f64;
-    let kernel = format!("{}/{}", text("kernel")?, text("isa")?);
-    if !(ns.is_finite() && ns > 0.0) {
+    let (op, name, isa) = (text("op")?, text("kernel")?, text("isa")?);
+    if !(is_kernel(op, name) && Isa::named(isa).is_some() && ns.is_finite() && ns > 0.0) {
         return None;
     }
+    let kernel = format!("{name}/{isa}");
     let threads = line["threads"].as_u64()? as usize;
     if !profile.sections.iter().any(|section| section.threads == threads) {
         profile.add(Section { threads, ..Section::default() });
     }
     let section = profile.sections.iter_mut().find(|section| section.threads == threads)?;
-    let samples = section.ops.entry(text("op")?.to_owned()).or_default();
+    let samples = section.ops.entry(op.to_owned()).or_default();
     match samples.iter_mut().find(|sample| sample.point == point) {
         Some(sample) => {
             sample.ns.insert(kernel, ns);
@@ -145,8 +153,20 @@ mod tests {
 
     fn line(k: usize, kernel: &str, ms: f64) -> Value {
         let point = Point::sparse([100, 100, 800], k, DType::F32);
-        json!({ "event": "op", "engine": "lacis", "op": "spmm", "kernel": kernel, "isa": "avx2",
-                "ms": ms, "threads": 2, "point": point, "sparsity": 0.0, "index": "uniform" })
+        json!({ "event": "op", "engine": "lacis", "op": "spmm", "kernel": name(kernel),
+                "isa": Isa::best().name(), "ms": ms, "threads": 2, "point": point,
+                "sparsity": 0.0, "index": "uniform" })
+    }
+
+    /// `a` and `b` are the first kernels; others are none of ours.
+    fn name(kernel: &str) -> &str {
+        let at = ["a", "b"].iter().position(|name| *name == kernel);
+        at.map_or(kernel, |at| find("spmm").unwrap().kernels()[at])
+    }
+
+    /// What a profile calls the first kernel.
+    fn first() -> String {
+        format!("{}/{}", name("a"), Isa::best().name())
     }
 
     fn head() -> Value {
@@ -177,6 +197,17 @@ mod tests {
     }
 
     #[test]
+    fn what_no_kernel_of_ours_did_is_left_out() {
+        let mut op = line(8, "a", 1.0);
+        op["op"] = json!("spmn");
+        let mut isa = line(8, "a", 1.0);
+        isa["isa"] = json!("avx9");
+        let odd = [op, isa, line(8, "spmm.nobody.knows", 1.0)];
+        let read = read_lines("odd", &[&[head()][..], &odd].concat()).unwrap();
+        assert_eq!(read.samples("spmm").len() + read.samples("spmn").len(), 0);
+    }
+
+    #[test]
     fn problems_that_a_point_cannot_tell_apart_are_left_out() {
         let mut zeros = line(8, "a", 3.0);
         zeros["sparsity"] = json!(0.9);
@@ -185,7 +216,7 @@ mod tests {
         let read = read_lines("plain", &[head(), line(8, "a", 1.0), zeros, sorted]).unwrap();
         let samples = read.samples("spmm");
         assert_eq!(samples.len(), 1);
-        assert!((samples[0].ns["a/avx2"] - 1e6 / 800.0).abs() < 1e-9);
+        assert!((samples[0].ns[&first()] - 1e6 / 800.0).abs() < 1e-9);
     }
 
     #[test]
@@ -196,7 +227,7 @@ mod tests {
         assert_eq!(merge(&mut profile, one), 1, "k = 64 knows one kernel of two");
         let samples = profile.samples("spmm");
         assert_eq!((samples.len(), samples[0].ns.len()), (1, 2));
-        assert!((samples[0].ns["a/avx2"] - 4e6 / 800.0).abs() < 1e-9);
+        assert!((samples[0].ns[&first()] - 4e6 / 800.0).abs() < 1e-9);
         // With more threads than were ever measured with, it would decide.
         let mut wider = line(64, "a", 1.0);
         wider["threads"] = json!(4);
