@@ -180,7 +180,8 @@ impl<T: Pod> Buffer<T> {
     /// When it would not.
     pub fn ask(bytes: u128) -> Result<()> {
         let bytes = usize::try_from(bytes).map_err(|_| Error::Memory { bytes: usize::MAX })?;
-        Owned::try_zeroed(bytes).map(drop)
+        // Not zeroed: of memory that the program has had before that would touch every byte.
+        Vec::<u8>::new().try_reserve_exact(bytes).map_err(|_| Error::Memory { bytes })
     }
 
     fn view(len: usize) -> Self {

@@ -25,10 +25,20 @@ use std::ops::Range;
 use crate::csr::{ColumnOrder, Csr};
 use crate::threads::ranges;
 use crate::{Buffer, Error, Result, Threads};
-use runs::{Run, RunSort, Slices};
+use runs::{Run, RunSort, Slices, block_bits};
 
 /// How many entries a chunk should hold: 4 MiB of them, and the keys made of them fill a huge page.
 pub const CHUNK_ENTRIES: usize = 1 << 19;
+
+/// A chunk of few entries, and into how many of them a list is cut that would have fewer else: for
+/// threads to share.
+const FEW_ENTRIES: usize = 1 << 13;
+const CHUNKS: usize = 16;
+
+/// How many entries a chunk should hold of so many.
+pub(crate) fn chunk_entries(n_entries: usize) -> usize {
+    (n_entries / CHUNKS).clamp(FEW_ENTRIES, CHUNK_ENTRIES)
+}
 
 /// A matrix entry's place.
 type Place = [u32; 2];
@@ -93,12 +103,19 @@ pub struct Coo {
     runs: Vec<Run>,
     tags: Tags,
     columns: ColumnOrder,
+    block_bits: u32,
 }
 
 impl Coo {
     /// An empty list whose entries will carry `tags`.
     pub fn new(tags: Tags) -> Self {
-        Coo { runs: Vec::new(), tags, columns: ColumnOrder::Unsorted }
+        Coo::expecting(usize::MAX, tags)
+    }
+
+    /// The same, of so many entries.
+    pub(crate) fn expecting(n_entries: usize, tags: Tags) -> Self {
+        let block_bits = block_bits(n_entries);
+        Coo { runs: Vec::new(), tags, columns: ColumnOrder::Unsorted, block_bits }
     }
 
     /// Appends what `fill` makes of each item, chunk by chunk and in the items' order.
@@ -133,7 +150,7 @@ impl Coo {
             assert_eq!(chunk.tags.len(), tagged, "entries carry {:?} tags", self.tags);
             sort.run(&*chunk)
         };
-        let scratch = || (scratch(), Chunk::default(), RunSort::default());
+        let scratch = || (scratch(), Chunk::default(), RunSort::new(self.block_bits));
         self.runs.extend(threads.try_map_with(items, scratch, make)?);
         Ok(())
     }
@@ -152,13 +169,14 @@ impl Coo {
         if let Some(values) = values {
             crate::error::same_size("coo", "number of values", rows.len(), values.len())?;
         }
-        let mut coo = Coo::new(if values.is_some() { Tags::Values } else { Tags::Absent });
+        let tags = if values.is_some() { Tags::Values } else { Tags::Absent };
+        let mut coo = Coo::expecting(rows.len(), tags);
         let make = |sort: &mut RunSort, range: Range<usize>| {
             let values = values.map(|values| &values[range.clone()]);
             sort.run(&Slices { rows: &rows[range.clone()], cols: &cols[range], values })
         };
-        let chunks = ranges(rows.len(), CHUNK_ENTRIES);
-        coo.runs = threads.try_map_with(chunks, RunSort::default, make)?;
+        let chunks = ranges(rows.len(), chunk_entries(rows.len()));
+        coo.runs = threads.try_map_with(chunks, || RunSort::new(coo.block_bits), make)?;
         Ok(coo)
     }
 

@@ -13,7 +13,7 @@
 
 use std::ops::Range;
 
-use crate::coo::{CHUNK_ENTRIES, Coo, Extent, Repeats, Tags, check_index_count};
+use crate::coo::{Coo, Extent, Repeats, Tags, check_index_count, chunk_entries};
 use crate::error::same_size;
 use crate::threads::ranges;
 use crate::{Buffer, Error, Result, Threads};
@@ -390,14 +390,18 @@ impl Csr {
 
     /// The entries as a list, each at `place(row, column)`, carrying what [`Csr::rebuilt`] needs.
     fn coo(&self, threads: &Threads, place: impl Fn(u32, u32) -> [u32; 2] + Sync) -> Coo {
-        let mut coo = Coo::new(match (self.values(), self.order()) {
-            (None, None) => Tags::Absent,
-            (Some(_), None) => Tags::Values,
-            (_, Some(_)) => Tags::Order,
-        });
+        let mut coo = Coo::expecting(
+            self.nnz(),
+            match (self.values(), self.order()) {
+                (None, None) => Tags::Absent,
+                (Some(_), None) => Tags::Values,
+                (_, Some(_)) => Tags::Order,
+            },
+        );
         let a = self.view();
-        coo.extend(a.slices(CHUNK_ENTRIES), threads, |rows, chunk| {
+        coo.extend(a.slices(chunk_entries(self.nnz())), threads, |rows, chunk| {
             let span = a.span(rows.clone());
+            chunk.places.reserve(span.len());
             for i in rows {
                 chunk.places.extend(a.row_cols(i).iter().map(|&j| place(i as u32, j)));
             }

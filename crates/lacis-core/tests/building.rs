@@ -129,6 +129,52 @@ fn large_lists_take_the_radix_path_and_agree() {
     }
 }
 
+/// Lists that are cut into more chunks and blocks than their entries would need, of places with
+/// short keys and long ones, and how many bits of a column are sorted with the rows.
+#[test]
+fn lists_whose_length_is_known_agree() {
+    let rng = lacis_core::Rng::new(2, "test");
+    let shapes = [(300, 500, 40_000), (9_000, 12_000, 60_000), (2_000_000, 3_000_000, 30_000)];
+    for (n_rows, n_cols, len) in shapes {
+        // A quarter of the entries are in a few rows; many come twice.
+        let entry = |e: u64| {
+            let [a, b, c, _] = rng.block(e % (len * 3 / 4));
+            let row = if c % 4 == 0 { a % 3 } else { a % n_rows };
+            (row, b % n_cols, (e % 16) as f32)
+        };
+        let entries: Vec<Entry> = (0..len).map(entry).collect();
+        let [rows, cols] = [|e: &Entry| e.0, |e: &Entry| e.1]
+            .map(|of| entries.iter().map(of).collect::<Vec<u32>>());
+        let values: Vec<f32> = entries.iter().map(|e| e.2).collect();
+        let mut sorted = entries.clone();
+        sorted.sort_by_key(|&(i, j, _)| (i, j));
+        let same = |a: &Entry, b: &Entry| (a.0, a.1) == (b.0, b.1);
+        let summed: Vec<Entry> = sorted
+            .chunk_by(same)
+            .map(|group| (group[0].0, group[0].1, group.iter().map(|e| e.2).sum()))
+            .collect();
+        let extent = Extent { n_rows: Some(n_rows as usize), n_cols: Some(n_cols as usize) };
+        for count in [1, 2, 7] {
+            let threads = Threads::new(count).unwrap();
+            for (repeats, expected) in [(Repeats::Keep, &sorted), (Repeats::Sum, &summed)] {
+                let coo = Coo::from_slices(&rows, &cols, Some(&values), &threads).unwrap();
+                let csr = coo.into_csr(extent, repeats, &threads).unwrap();
+                let found = csr.entries().map(|(i, j, v)| (i as u32, j as u32, v));
+                assert!(found.eq(expected.iter().copied()), "{repeats:?}, {count} threads");
+                let turned = csr.transpose(&threads);
+                assert!(turned.transpose(&threads).same_entries(&csr), "{count} threads");
+            }
+        }
+    }
+}
+
+#[test]
+fn few_entries_may_have_the_largest_places() {
+    let (rows, cols) = ([u32::MAX - 1, 3], [5, u32::MAX - 1]);
+    let coo = Coo::from_slices(&rows, &cols, None, &Threads::one()).unwrap();
+    assert_eq!((coo.len(), coo.largest()), (2, Some([u32::MAX - 1; 2])));
+}
+
 #[test]
 fn entries_outside_the_matrix_are_named() {
     let threads = Threads::one();

@@ -13,14 +13,32 @@ use std::arch::x86_64::{
     _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
 };
 
+use bytemuck::{Pod, Zeroable};
+
 /// Rows, and columns, of a block.
 pub(crate) const SIDE: usize = 16;
 
 /// What the same place of 16 rows holds.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))] // AVX-512 alone has use for it
-#[derive(Clone, Copy)]
-#[repr(align(64))]
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
 pub(crate) struct Line(pub [u32; SIDE]);
+
+/// Vector `t` of the result has number `t` of four numbers each of 16 rows, which vector `q` has of
+/// rows `q`, `q + 4`, `q + 8`, `q + 12`.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(crate) fn turn_fours(fours: [__m512i; 4]) -> [__m512i; 4] {
+    let [low, high] = [0, 2].map(|q| _mm512_unpacklo_epi32(fours[q], fours[q + 1]));
+    let [low2, high2] = [0, 2].map(|q| _mm512_unpackhi_epi32(fours[q], fours[q + 1]));
+    [
+        _mm512_unpacklo_epi64(low, high),
+        _mm512_unpackhi_epi64(low, high),
+        _mm512_unpacklo_epi64(low2, high2),
+        _mm512_unpackhi_epi64(low2, high2),
+    ]
+}
 
 /// Vector `c` of the result has the numbers at place `c` of all vectors.
 #[cfg(target_arch = "x86_64")]

@@ -448,21 +448,54 @@ fn an_index_for_every_element() {
         elements::<bf16>(len, n, 5, axis);
     }
     elements::<f32>(30, 9, 1100, Axis::Rows);
-    gathers_in_strips::<f32>(5000);
-    gathers_in_strips::<bf16>(10_000);
+    gathers::<f32>(7, 5000, 1037);
+    gathers::<bf16>(7, 10_000, 1037);
+    gathers::<f64>(7, 5000, 1037);
+    // Tables: more than a block of rows and an item, few columns and many, the last of them fewer.
+    gathers::<f32>(7000, 50, 20);
+    gathers::<f32>(2100, 130, 35);
+    gathers::<f32>(41, 100, 1037);
+    gathers::<f64>(41, 100, 1037);
     elements::<f32>(40, 200, 30, Axis::Cols);
+}
+
+/// Whoever is not named keeps its bits, −0 and all; sums begin with what is there.
+#[test]
+fn what_nobody_adds_to_stays() {
+    let one = Threads::one();
+    let at = positions(6000, 40, 9).into_iter().map(|s| s * 2).collect::<Vec<u32>>();
+    let index = Index::new(&at, 80, &one).unwrap();
+    for k in [1, 40] {
+        let x = dense::<f32>(at.len(), k, 3);
+        let args = Args::index_add(&x, Segments::from_index(&index), Axis::Rows).unwrap();
+        for name in ["segment.rows.inorder", "segment.rows.buckets"] {
+            let kernel = KERNELS.iter().find(|kernel| kernel.name == name).unwrap();
+            if !kernel.accepts(&args) {
+                continue;
+            }
+            for (isa, y) in on_every_machine(|isa, threads| {
+                let mut y = Dense::<f32>::from_fn(80, k, |_, _| -0.0);
+                kernel.run(isa, &args, &mut y, threads).unwrap();
+                y
+            }) {
+                let mut odd = (1..80).step_by(2).flat_map(|s| y.row(s));
+                let stays = odd.all(|y| y.to_bits() == (-0f32).to_bits());
+                assert!(stays, "{name} {k} {}", isa.name());
+            }
+        }
+    }
 }
 
 /// Strips have 64 columns where `n` rows of them stay in the cache, and 16 where those do; the last
 /// one has fewer.
-fn gathers_in_strips<T: Stored>(n: usize) {
-    let (len, k, one) = (7, 1037, Threads::one());
+fn gathers<T: Stored>(len: usize, n: usize, k: usize) {
+    let one = Threads::one();
     let (x, at) = (dense::<T>(n, k, 21), positions(len * k, n, 22));
     let truth_index = reference::IndexMatrix::new(len, k, at.clone()).unwrap();
     let truth = reference::gather(&x.cast(), &truth_index, Axis::Rows).unwrap();
     let index = Index::new(&at, n, &one).unwrap();
     let index = IndexMatrix::new(&index, len, k).unwrap();
-    check::<T>(&truth, 0.0, &format!("gather in strips of {n}"), |_, y, threads| {
+    check::<T>(&truth, 0.0, &format!("gather {len} of {n}, {k} columns"), |_, y, threads| {
         gather(&x, index, Axis::Rows, y, threads).unwrap();
     });
 }

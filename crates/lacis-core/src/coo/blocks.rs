@@ -4,7 +4,8 @@
 //!  for each block of rows, on any thread:
 //!      gather its entries from all runs
 //!      sort them by column (radix, lowest digit first; skipped where columns come sorted)
-//!      put each at the next free place of its row: a stable counting sort into the final arrays
+//!      put each at the next free place of its row, or of its row and the columns' last digit: a
+//!      stable counting sort into the final arrays
 //!      where an entry repeats the one before it in its row, merge the two, and close the gaps
 //! ```
 
@@ -17,6 +18,9 @@ use crate::{Buffer, Threads};
 
 /// A block of this many entries and its copy fit in 1 MiB of L2.
 const BLOCK_ENTRIES: usize = 1 << 15;
+/// Smaller blocks, of which there are enough for threads to share, where entries are few.
+const FEW_ENTRIES: usize = 1 << 12;
+const BLOCKS: usize = 32;
 
 /// A matrix but for its number of columns.
 pub(super) struct Sorted {
@@ -68,7 +72,8 @@ struct Scratch<E> {
 impl Grid {
     fn new(runs: &[Run], [n_rows, n_cols]: [usize; 2], rules: (ColumnOrder, Repeats)) -> Self {
         let n_entries: usize = runs.iter().map(Run::len).sum();
-        let wanted_blocks = (n_entries / BLOCK_ENTRIES).next_power_of_two();
+        let block_entries = (n_entries / BLOCKS).clamp(FEW_ENTRIES, BLOCK_ENTRIES);
+        let wanted_blocks = (n_entries / block_entries).next_power_of_two();
         let coarsest = runs.iter().map(|run| run.shift).max().unwrap_or(0);
         let row_bits = bits((n_rows.max(1) - 1) as u32);
         let shift = row_bits.saturating_sub(wanted_blocks.trailing_zeros()).max(coarsest);
@@ -93,8 +98,10 @@ impl Grid {
             || Scratch { entries: Vec::<E>::new(), radix: Radix::default() },
             |Scratch { entries, radix }, (block, slot)| {
                 self.gather(&runs, block, entries);
-                let col_bits = if self.columns == ColumnOrder::Sorted { 0 } else { self.col_bits };
-                self.place(block, radix.sort(entries, col_bits), slot)
+                let low_bits = self.low_bits();
+                let is_sorted = self.columns == ColumnOrder::Sorted;
+                let sorted = radix.sort(entries, if is_sorted { 0 } else { low_bits });
+                self.place(block, (sorted, low_bits), slot)
             },
         );
         drop(runs);
@@ -109,7 +116,10 @@ impl Grid {
 
     /// The block's entries from all runs, in the order they came.
     fn gather<E: Keyed>(&self, runs: &[Run], block: usize, entries: &mut Vec<E>) {
+        let start_of =
+            |block| runs.iter().map(|run| run.start_of(block, self.shift)).sum::<usize>();
         entries.clear();
+        entries.reserve(start_of(block + 1) - start_of(block));
         for run in runs {
             match &run.items {
                 Items::Short(items) => self.gather_from(run, items, block, entries),
@@ -141,24 +151,49 @@ impl Grid {
         }
     }
 
-    /// Puts entries, sorted by column, into their rows; returns where in the block rows end.
-    fn place<E: Keyed>(&self, block: usize, entries: &[E], mut slot: Slot<'_>) -> Vec<usize> {
+    /// How many of a column's bits are sorted before entries are put into their rows, which is a
+    /// step of the same sort: as far as its digit is not too long, it takes the others along.
+    fn low_bits(&self) -> u32 {
+        const DIGIT_BITS: u32 = 12;
+        let (rows, cols) = (self.row_bits(), self.col_bits);
+        let all = rows + cols;
+        let digit_bits = all.div_ceil(all.div_ceil(DIGIT_BITS).max(1)).max(rows);
+        match self.columns {
+            ColumnOrder::Sorted => cols,
+            ColumnOrder::Unsorted if rows > DIGIT_BITS => cols,
+            ColumnOrder::Unsorted => all - digit_bits.min(all),
+        }
+    }
+
+    /// Puts entries, sorted by the low bits of their columns, into their rows; returns where in the
+    /// block rows end.
+    fn place<E: Keyed>(
+        &self,
+        block: usize,
+        (entries, low_bits): (&[E], u32),
+        mut slot: Slot<'_>,
+    ) -> Vec<usize> {
         let rows = (self.n_rows - (block << self.shift)).min(1 << self.shift);
-        let mut ends = vec![0; rows];
+        let high_bits = self.col_bits - low_bits;
+        let mut next = vec![0; rows << high_bits];
         for entry in entries {
-            ends[(entry.key() >> self.col_bits) as usize] += 1;
+            next[(entry.key() >> low_bits) as usize] += 1;
         }
         let mut start = 0;
-        ends.iter_mut().for_each(|length| start += std::mem::replace(length, start));
+        next.iter_mut().for_each(|length| start += std::mem::replace(length, start));
         let col_mask = (1u64 << self.col_bits) - 1;
         for entry in entries {
-            // The next free place of a row; where it ends once all have theirs.
-            let next = &mut ends[(entry.key() >> self.col_bits) as usize];
+            // The next free place; where the last one is once all have theirs.
+            let next = &mut next[(entry.key() >> low_bits) as usize];
             slot.cols[*next] = (entry.key() & col_mask) as u32;
             if E::TAGGED {
                 slot.tags[*next] = entry.tag();
             }
             *next += 1;
+        }
+        let mut ends = next;
+        if high_bits > 0 {
+            ends = (1..=rows).map(|row| ends[(row << high_bits) - 1]).collect();
         }
         // Neighbours that are equal repeat each other, or stand at the border of two rows; where
         // there are none, which takes a few instructions for many entries, nothing is merged.

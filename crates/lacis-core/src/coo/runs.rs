@@ -8,6 +8,8 @@ use crate::{Buffer, Result};
 /// A run has at most `2^10` blocks, so that the lines being written stay in the nearest caches, or
 /// up to `2^12` where that makes its keys short.
 const BLOCK_BITS: [u32; 2] = [10, 12];
+/// Entries of a block at least, where it is known how many there will be.
+const BLOCK_ENTRIES: usize = 1 << 12;
 
 /// Entries to make a run of, wherever they are.
 pub(super) trait Entries {
@@ -146,25 +148,37 @@ pub(super) fn bits(largest: u32) -> u32 {
     u32::BITS - largest.leading_zeros()
 }
 
-/// How many bits of a row count within its block.
-fn shift_for([row, col]: Place) -> u32 {
-    let [coarse, fine] = BLOCK_BITS.map(|block_bits| bits(row).saturating_sub(block_bits));
+/// How many bits of a row count within its block, of which there should be `2^block_bits`.
+fn shift_for([row, col]: Place, block_bits: u32) -> u32 {
+    // At most what a row can be shifted by.
+    let shift = |block_bits| bits(row).saturating_sub(block_bits).min(u32::BITS - 1);
+    let [coarse, fine] = [block_bits, BLOCK_BITS[1]].map(shift);
     let short = u32::BITS - bits(col);
     if (fine..coarse).contains(&short) { short } else { coarse }
 }
 
 /// Makes runs; keeps its scratch memory between them.
-#[derive(Default)]
 pub(super) struct RunSort {
     next: Vec<u32>,
     /// The shift of the last run.
     shift: u32,
+    block_bits: u32,
+}
+
+/// Into how many blocks runs should be cut, as a number of bits, when they will hold so many
+/// entries together: few entries in many blocks are found one by one.
+pub(super) fn block_bits(n_entries: usize) -> u32 {
+    bits(u32::try_from(n_entries / BLOCK_ENTRIES).unwrap_or(u32::MAX)).min(BLOCK_BITS[0])
 }
 
 impl RunSort {
+    pub fn new(block_bits: u32) -> Self {
+        RunSort { next: Vec::new(), shift: 0, block_bits }
+    }
+
     pub fn run(&mut self, entries: &impl Entries) -> Result<Run> {
         let mut largest = self.count(entries, self.shift);
-        let shift = shift_for(largest);
+        let shift = shift_for(largest, self.block_bits);
         // Runs are mostly like the one before; one that is not is counted again.
         if shift != self.shift {
             largest = self.count(entries, shift);

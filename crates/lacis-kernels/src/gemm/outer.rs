@@ -5,25 +5,20 @@
 //! # Parallelism
 //! A thread does whole blocks of rows; their size follows from `n`.
 
-use std::array::from_fn;
-
 use lacis_core::Threads;
 use lacis_core::threads::ranges;
 
 use super::Product;
 use super::pack::Side;
-use super::tile::LANES;
 use crate::finish::Epilogue;
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
 use crate::real::{Real, Stored};
 
-/// Vectors of a tile.
-const V: usize = 4;
 /// Numbers of a block of rows of `y`.
 const BLOCK_NUMBERS: usize = 1 << 16;
 
-/// Some rows of the product; `z` is filled up to whole tiles.
+/// Some rows of the product.
 struct Part<'a, X: Stored, O> {
     x: Mat<'a, X>,
     z: &'a [X::Sum],
@@ -47,8 +42,7 @@ pub(super) fn run<X, Z, O>(
         Side::Plain => z.row(0)[j].wide(),
         Side::Turned => z.row(j)[0].wide(),
     };
-    let mut z: Vec<X::Sum> = (0..product.n).map(number).collect();
-    z.resize(product.n.next_multiple_of(V * LANES), X::Sum::ZERO);
+    let z: Vec<X::Sum> = (0..product.n).map(number).collect();
     let rows = ranges(product.m, (BLOCK_NUMBERS / product.n.max(1)).max(1));
     let ends: Vec<usize> = rows.iter().map(|rows| rows.end).collect();
     let blocks = rows.into_iter().map(|rows| x.rows(rows)).zip(y.split(&ends));
@@ -60,13 +54,19 @@ per_isa!(fn compiled<[X: Stored, O: Stored<Sum = <X as Stored>::Sum>], []>
     (part: Part<'_, X, O>) = body);
 
 #[inline(always)]
-fn body<M: Arith, X: Stored, O: Stored<Sum = X::Sum>>(mut part: Part<'_, X, O>) {
-    let tiles = part.z.as_chunks::<LANES>().0.as_chunks::<V>().0;
-    for i in 0..part.x.n_rows {
-        let factor = part.x.row(i)[0].wide();
-        for (at, (y, z)) in part.y.row_mut(i).chunks_mut(V * LANES).zip(tiles).enumerate() {
-            let sums: [[X::Sum; LANES]; V] = from_fn(|v| from_fn(|lane| factor * z[v][lane]));
-            part.finish.store::<M, O, V>(&sums, y, at * V * LANES);
+fn body<M: Arith, X: Stored, O: Stored<Sum = X::Sum>>(part: Part<'_, X, O>) {
+    let Part { x, z, mut y, finish } = part;
+    let plain = finish.is_plain();
+    // Whole rows at a time: what there is to do around a tile takes longer than a tile.
+    let mut sums = if plain { Vec::new() } else { vec![X::Sum::ZERO; z.len()] };
+    for i in 0..x.n_rows {
+        let (factor, y) = (x.row(i)[0].wide(), y.row_mut(i));
+        if plain {
+            y.iter_mut().zip(z).for_each(|(y, z)| *y = O::narrow(factor * *z));
+            continue;
         }
+        sums.iter_mut().zip(z).for_each(|(sum, z)| *sum = factor * *z);
+        finish.apply::<M, O>(&mut sums, y, 0);
+        y.iter_mut().zip(&sums).for_each(|(y, sum)| *y = O::narrow(*sum));
     }
 }

@@ -7,10 +7,13 @@
 //! ```
 //! An index is read once for 8 rows, and what belongs to a segment lies in one line. With AVX-512
 //! there are 16 rows, turned in registers (`wide.rs`).
+//!
+//! # Memory
+//! What is joined of some rows, an item at a time.
 
-use lacis_core::Threads;
 use lacis_core::reference::Reduce;
 use lacis_core::threads::ranges;
+use lacis_core::{Result, Threads};
 
 use super::join::{Join, Max, Min, Mul, Sum, empty};
 use super::reduce::Args;
@@ -28,40 +31,68 @@ use crate::turned::{Line, SIDE};
 pub(super) const TOGETHER: usize = 8;
 /// Elements that one item of work reads.
 const ITEM_ELEMENTS: usize = 1 << 19;
+/// Items that one thread counts at a time, at least.
+const COUNTED: usize = 1 << 15;
+/// What a core keeps near, about, of what is joined of 16 rows.
+const LINES_BYTES: usize = 1 << 21;
 /// Rows of more bytes are asked for along themselves, not those of the next 8 rows.
 const LONG_BYTES: usize = 1 << 16;
 /// How far along, in bytes.
 const ALONG_BYTES: usize = 2048;
 
 /// Reduces the columns of `args.x`. `y` must have as many rows.
-pub(super) fn run<T: Stored>(isa: Isa, args: &Args<'_, T>, y: MatMut<'_, T>, threads: &Threads) {
+pub(super) fn run<T: Stored>(
+    isa: Isa,
+    args: &Args<'_, T>,
+    y: MatMut<'_, T>,
+    threads: &Threads,
+) -> Result<()> {
     let index = &*args.segments.index(threads);
-    // A sum or product of nothing is what joining begins with.
-    let mut counts = Vec::new();
-    if args.onto == Begin::Unset && !matches!(args.reduce, Reduce::Sum | Reduce::Mul) {
-        counts.resize(args.segments.n(), 0u32);
-        index.iter().for_each(|&s| counts[s as usize] += 1);
-    }
-    let counts: Vec<T::Sum> = counts.iter().map(|&n| T::Sum::of(f64::from(n))).collect();
+    let counts: &[T::Sum] = &counts(args, index, threads);
     // Whole blocks, where that leaves more than one item.
     let block = if y.n_rows >= 2 * SIDE { SIDE } else { TOGETHER };
     let size = (ITEM_ELEMENTS / args.x.n_cols.max(1)).max(1).next_multiple_of(block);
     let items = ranges(y.n_rows, size);
     let ends: Vec<usize> = items.iter().map(|rows| rows.end).collect();
     let items = items.into_iter().zip(y.split(&ends)).collect();
-    let scratch = || (Vec::new(), Vec::new());
-    threads.map_with(items, scratch, |(joined, lines), (rows, y)| {
+    let n = args.segments.n();
+    let turned = size_of::<T>() == size_of::<u32>() && n * size_of::<Line>() <= LINES_BYTES;
+    let turned = if turned { n } else { 0 };
+    threads.try_map(items, |(rows, y): (_, MatMut<'_, T>)| {
+        let (mut joined, mut lines) = (threads.lend(n * TOGETHER)?, threads.lend(turned)?);
         let Args { reduce, onto, .. } = *args;
         let x = args.x.rows(rows);
         let rule = (reduce, onto);
-        let part = Part { x, index, counts: &counts, rule, joined, lines, y };
+        let part = Part { x, index, counts, rule, joined: &mut joined, lines: &mut lines, y };
         match reduce {
             Reduce::Sum | Reduce::Mean => compiled::<T, Sum>(isa, part),
             Reduce::Max => compiled::<T, Max>(isa, part),
             Reduce::Min => compiled::<T, Min>(isa, part),
             Reduce::Mul => compiled::<T, Mul>(isa, part),
         }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// How many items each segment has, where that matters: a sum or product of nothing is what joining
+/// begins with.
+fn counts<T: Stored>(args: &Args<'_, T>, index: &[u32], threads: &Threads) -> Vec<T::Sum> {
+    if args.onto == Begin::AsGiven || matches!(args.reduce, Reduce::Sum | Reduce::Mul) {
+        return Vec::new();
+    }
+    if let Some(counts) = args.segments.counts() {
+        return counts.map(|count| T::Sum::of(count as f64)).collect();
+    }
+    let n = args.segments.n();
+    // Each chunk has counts of its own, which must not be most of the work.
+    let chunks = threads.map(ranges(index.len(), COUNTED.max(n)), |chunk| {
+        let mut counts = vec![0u32; n];
+        index[chunk].iter().for_each(|&s| counts[s as usize] += 1);
+        counts
     });
+    let of = |s: usize| chunks.iter().map(|counts| f64::from(counts[s])).sum();
+    (0..n).map(|s| T::Sum::of(of(s))).collect()
 }
 
 /// Some rows of a reduction, and where they go.
@@ -71,10 +102,11 @@ pub(super) struct Part<'a, T: Stored> {
     /// Items of each segment, where they matter.
     pub counts: &'a [T::Sum],
     pub rule: (Reduce, Begin),
-    pub joined: &'a mut Vec<[T::Sum; TOGETHER]>,
-    /// The same of twice as many rows, with AVX-512.
+    /// Room for what is joined.
+    pub joined: &'a mut [T::Sum],
+    /// The same of twice as many rows, with AVX-512; none where they would be too many.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-    pub lines: &'a mut Vec<Line>,
+    pub lines: &'a mut [Line],
     pub y: MatMut<'a, T>,
 }
 
@@ -85,8 +117,8 @@ pub(super) fn body<M: Arith, T: Stored, J: Join>(part: Part<'_, T>) {
     let Part { x, index, counts, rule, joined, y, .. } = part;
     for first in (0..y.n_rows).step_by(TOGETHER) {
         let rows = TOGETHER.min(y.n_rows - first);
-        joined.clear();
-        joined.resize(y.n_cols, [J::neutral(); TOGETHER]);
+        joined.fill(J::neutral());
+        let joined = joined.as_chunks_mut::<TOGETHER>().0;
         // Missing rows are the last one again.
         let of = std::array::from_fn(|r| &x.row(first + r.min(rows - 1))[..index.len()]);
         join_rows::<T, J>(joined, of, index, ahead(x));
@@ -166,7 +198,7 @@ fn finish<T: Stored, J: Join>(
 
 /// Writes what was joined for some segments of a row.
 #[inline(always)]
-pub(super) fn write<T: Stored, J: Join>(
+fn write<T: Stored, J: Join>(
     joined: &[T::Sum],
     ((reduce, onto), counts): ((Reduce, Begin), &[T::Sum]),
     y: &mut [T],

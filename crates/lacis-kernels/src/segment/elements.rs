@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!  along columns:          row by row: a row, or what it becomes, stays in the cache
+//!  along rows, few places:  a table for each column, positions turned (`tables.rs`)
 //!  along rows, if wide:    strips of 64 or 16 columns, copied together to stay in the cache
 //!  along rows, if narrow:  gather row by row; scatter by blocks of places (`segment.rows.buckets`)
 //! ```
@@ -18,7 +19,7 @@ use lacis_core::{Result, Threads};
 
 use super::index::Index;
 use super::strip::{Columns, Places, Row, Strip, WIDTH};
-use super::{narrow, select};
+use super::{narrow, select, tables};
 use crate::isa::Isa;
 use crate::matrix::{Mat, MatMut};
 use crate::mem::{L1, fetch_lines, prefetch};
@@ -92,7 +93,11 @@ pub(super) fn gather_here<T: Stored>(
         // One index for a row is what selection takes.
         return select::Args::trusted(x, index.at, axis).run(Isa::best(), y, threads);
     }
+    let isa = Isa::best();
     match axis {
+        Axis::Rows if tables::take(isa, &x, y.n_rows) => {
+            tables::gather(isa, (x, index.at), y, threads)?;
+        }
         Axis::Rows if in_strips::<T>(4 * x.n_rows, x.n_cols) => {
             gather_strips::<T, { 4 * WIDTH }>(x, index, y, threads);
         }

@@ -20,6 +20,7 @@ pub mod backward;
 mod columns;
 pub mod elements;
 mod index;
+mod inorder;
 mod items;
 mod join;
 mod narrow;
@@ -30,6 +31,7 @@ mod segments;
 pub mod select;
 pub mod softmax;
 mod strip;
+mod tables;
 mod turn;
 #[cfg(target_arch = "x86_64")]
 mod wide;
@@ -37,12 +39,21 @@ mod wide;
 pub use index::Index;
 pub use segments::{Groups, Segments};
 
+use bytemuck::Pod;
 use lacis_core::reference::{Axis, Ties};
-use lacis_core::{Result, Threads};
+use lacis_core::{Lent, Result, Threads};
 
 use crate::isa::Isa;
 use crate::matrix::{Mat, MatMut};
 use crate::once::once;
+
+/// Memory for a loop, of any value.
+///
+/// # Panics
+/// When the system refuses it, as [`Buffer::zeroed`](lacis_core::Buffer::zeroed) does.
+fn lent<T: Pod>(len: usize, threads: &Threads) -> Lent<'_, T> {
+    threads.lend(len).unwrap_or_else(|error| panic!("{error}"))
+}
 
 once!(Once:
     fn segment_reduce(

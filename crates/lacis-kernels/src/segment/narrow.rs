@@ -66,8 +66,8 @@ pub(super) fn scatter_flat<T: Stored>(
 }
 
 fn blocks<T: Stored, J: Join>(
-    partition: &Partition<T>,
-    (reduce, onto): (Reduce, Begin),
+    partition: &Partition<'_, T>,
+    rule: (Reduce, Begin),
     y: MatMut<'_, T>,
     threads: &Threads,
 ) {
@@ -75,22 +75,84 @@ fn blocks<T: Stored, J: Join>(
     let ends: Vec<usize> = blocks.iter().map(|block| block.end).collect();
     let items: Vec<_> = blocks.into_iter().zip(y.split(&ends)).enumerate().collect();
     let scratch = || Tally { joined: Vec::new(), counts: Vec::new() };
-    threads.map_with(items, scratch, |tally, (b, (block, mut y))| {
-        tally.joined.clear();
-        tally.joined.resize(block.len(), J::neutral());
-        tally.counts.clear();
-        tally.counts.resize(block.len(), 0);
-        for (targets, values) in partition.pairs(b) {
-            for (&target, value) in targets.iter().zip(values) {
-                let s = target as usize - block.start;
-                tally.joined[s] = J::join(tally.joined[s], value.wide());
-                tally.counts[s] += 1;
-            }
-        }
-        for (s, (&joined, &count)) in tally.joined.iter().zip(&tally.counts).enumerate() {
-            finish::<T, J>((reduce, onto), y.row_mut(s), &[joined], count as usize);
-        }
+    threads.map_with(items, scratch, |tally, (b, (block, y))| {
+        one_block::<T, J>(Isa::best(), Block { partition, b, first: block.start, rule, tally, y });
     });
+}
+
+/// A block of segments, and where its results go.
+struct Block<'a, T: Stored> {
+    partition: &'a Partition<'a, T>,
+    b: usize,
+    first: usize,
+    rule: (Reduce, Begin),
+    tally: &'a mut Tally<T::Sum>,
+    y: MatMut<'a, T>,
+}
+
+per_isa!(fn one_block<[T: Stored, J: Join], []>(block: Block<'_, T>) = one_block_body);
+
+/// Results are joined where they are to be, if sums are stored as they are.
+#[inline(always)]
+fn one_block_body<M: Arith, T: Stored, J: Join>(block: Block<'_, T>) {
+    let Block { partition, b, first, rule: (reduce, onto), tally, mut y } = block;
+    let Tally { joined, counts } = tally;
+    // A sum or product of nothing is what joining begins with.
+    let counted = onto == Begin::Unset && !matches!(reduce, Reduce::Sum | Reduce::Mul);
+    counts.clear();
+    counts.resize(if counted { y.n_rows } else { 0 }, 0);
+    let pairs = partition.pairs(b);
+    if y.stride == 1
+        && let Some(sums) = T::as_sums(&mut y.data[..y.n_rows])
+    {
+        if onto == Begin::Unset {
+            sums.fill(J::neutral());
+        }
+        join_pairs::<T, J>(pairs, first, sums, counts);
+        return end(sums, counts, reduce);
+    }
+    joined.clear();
+    joined.extend((0..y.n_rows).map(|s| match onto {
+        Begin::Unset => J::neutral(),
+        Begin::AsGiven => y.row(s)[0].wide(),
+    }));
+    join_pairs::<T, J>(pairs, first, joined, counts);
+    end(joined, counts, reduce);
+    joined.iter().enumerate().for_each(|(s, &joined)| y.row_mut(s)[0] = T::narrow(joined));
+}
+
+/// Joins each value to what its target has so far.
+#[inline(always)]
+fn join_pairs<'a, T: Stored, J: Join>(
+    pairs: impl Iterator<Item = (&'a [u32], &'a [T])>,
+    first: usize,
+    sums: &mut [T::Sum],
+    counts: &mut [u32],
+) {
+    for (targets, values) in pairs {
+        if counts.is_empty() {
+            for (&target, value) in targets.iter().zip(values) {
+                let sum = &mut sums[target as usize - first];
+                *sum = J::join(*sum, value.wide());
+            }
+            continue;
+        }
+        for (&target, value) in targets.iter().zip(values) {
+            let s = target as usize - first;
+            sums[s] = J::join(sums[s], value.wide());
+            counts[s] += 1;
+        }
+    }
+}
+
+/// From what was joined to results, where it matters how many were.
+#[inline(always)]
+fn end<F: Real>(sums: &mut [F], counts: &[u32], reduce: Reduce) {
+    let mean = reduce == Reduce::Mean;
+    for (sum, &count) in sums.iter_mut().zip(counts) {
+        let divisor = F::of(f64::from(if mean { count } else { 1 }));
+        *sum = if count == 0 { empty(reduce) } else { *sum / divisor };
+    }
 }
 
 /// Writes what was joined of `count` items.

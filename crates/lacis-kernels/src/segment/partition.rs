@@ -14,46 +14,52 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 use lacis_core::threads::{ranges, split_at_ends};
-use lacis_core::{Buffer, Threads};
+use lacis_core::{Lent, Threads};
+
+use super::lent;
 
 /// Pairs of a chunk: enough for each block to get some, few enough to balance threads.
-const CHUNK: usize = 1 << 19;
+const CHUNK: [usize; 2] = [1 << 14, 1 << 19];
+/// Into about how many chunks few pairs are cut.
+const FEW_CHUNKS: usize = 8;
 /// A block has at most so many targets, that what is kept for them stays in a core's cache.
-const BLOCK_BITS: u32 = 15;
+const BLOCK_BITS: u32 = 14;
 /// Blocks that small problems are cut into, so that threads share them.
 const FEW_BLOCKS_BITS: u32 = 5;
 /// More blocks than this are more streams than a chunk can feed.
 const MANY_BLOCKS_BITS: u32 = 12;
 
 /// Pairs by blocks of `2^shift` targets.
-pub(super) struct Partition<P> {
+pub(super) struct Partition<'t, P> {
     shift: u32,
     n: usize,
-    targets: Buffer<u32>,
-    loads: Buffer<P>,
+    chunk: usize,
+    targets: Lent<'t, u32>,
+    loads: Lent<'t, P>,
     /// For each chunk, where its blocks begin; one more than there are.
     starts: Vec<Vec<u32>>,
 }
 
-impl<P: Pod + Send + Sync> Partition<P> {
+impl<'t, P: Pod + Send + Sync> Partition<'t, P> {
     /// The pairs `(target(e), load(e))` for `e` below `len`, with targets below `n`.
     #[inline(always)]
     pub fn new(
         (len, n): (usize, usize),
         target: impl Fn(usize) -> u32 + Sync,
         load: impl Fn(usize) -> P + Sync,
-        threads: &Threads,
+        threads: &'t Threads,
     ) -> Self {
         let bits = usize::BITS - n.saturating_sub(1).leading_zeros();
         let shift = bits.saturating_sub(FEW_BLOCKS_BITS).min(BLOCK_BITS);
         let shift = shift.max(bits.saturating_sub(MANY_BLOCKS_BITS));
         let n_blocks = n.div_ceil(1 << shift);
-        let (mut targets, mut loads) = (Buffer::zeroed(len), Buffer::zeroed(len));
-        let chunks = ranges(len, CHUNK);
+        let (mut targets, mut loads) = (lent(len, threads), lent(len, threads));
+        let least = CHUNK[0].max(4 * n_blocks).min(CHUNK[1]);
+        let chunk = (len / FEW_CHUNKS).clamp(least, CHUNK[1]);
+        let chunks = ranges(len, chunk);
         let ends: Vec<usize> = chunks.iter().map(|chunk| chunk.end).collect();
-        let places = split_at_ends(targets.make_mut(), &ends)
-            .into_iter()
-            .zip(split_at_ends(loads.make_mut(), &ends));
+        let places =
+            split_at_ends(&mut targets, &ends).into_iter().zip(split_at_ends(&mut loads, &ends));
         let starts = threads.map(chunks.into_iter().zip(places).collect(), |(chunk, places)| {
             let mut starts = vec![0u32; n_blocks + 1];
             for e in chunk.clone() {
@@ -75,7 +81,7 @@ impl<P: Pod + Send + Sync> Partition<P> {
             }
             starts
         });
-        Partition { shift, n, targets, loads, starts }
+        Partition { shift, n, chunk, targets, loads, starts }
     }
 
     /// The targets of each block.
@@ -91,9 +97,9 @@ impl<P: Pod + Send + Sync> Partition<P> {
 
     /// The pairs of a block, chunk after chunk.
     pub fn pairs(&self, block: usize) -> impl Iterator<Item = (&[u32], &[P])> {
-        let (targets, loads) = (self.targets.as_slice(), self.loads.as_slice());
+        let (targets, loads) = (&self.targets, &self.loads);
         self.starts.iter().enumerate().map(move |(chunk, starts)| {
-            let first = chunk * CHUNK;
+            let first = chunk * self.chunk;
             let range = first + starts[block] as usize..first + starts[block + 1] as usize;
             (&targets[range.clone()], &loads[range])
         })

@@ -1,6 +1,7 @@
 //! Reduce: `y_s = reduce { x_i : index(i) = s }`; empty segments are 0, and 1 for a product.
 //!
 //! ```text
+//!  inorder   for each 16 columns: join each row where its index says, in the cache
 //!  groups    for each segment, for each tile of columns: join its rows in registers; wide rows
 //!            in strips, in the cache
 //!  buckets   bring values together by blocks of segments; for each block: join them in the cache
@@ -16,8 +17,8 @@
 //! `groups` joins the items at even and at odd places of a segment apart, then together, but for
 //! single numbers and strips; `partials` those of each chunk.
 //! # Memory
-//! `groups` sorts an index that has not been sorted; `buckets` copies index and values; `partials`
-//! has up to 16 results.
+//! `groups` sorts an index that has not been sorted; `buckets` copies index and values;
+//! `inorder` has its result twice, `partials` has up to 16 results.
 
 use lacis_core::error::same_size;
 use lacis_core::reference::{Axis, Reduce};
@@ -25,6 +26,7 @@ use lacis_core::{Error, Result, Threads};
 
 use super::argument;
 use super::columns::{self, TOGETHER};
+use super::inorder;
 use super::narrow::{buckets, partials};
 use super::rows::{self, Part, STRIP};
 use super::segments::Segments;
@@ -123,6 +125,7 @@ pub struct Kernel {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Groups(rows::Tile),
+    InOrder,
     Buckets,
     Partials,
     Direct,
@@ -134,6 +137,7 @@ pub static KERNELS: &[Kernel] = &[
     Kernel { name: "segment.rows.groups.v1", way: Way::Groups(rows::Tile::Vector) },
     Kernel { name: "segment.rows.groups.scalar", way: Way::Groups(rows::Tile::Scalar) },
     Kernel { name: "segment.rows.groups.strip", way: Way::Groups(rows::Tile::Strip) },
+    Kernel { name: "segment.rows.inorder", way: Way::InOrder },
     Kernel { name: "segment.rows.buckets", way: Way::Buckets },
     Kernel { name: "segment.rows.partials", way: Way::Partials },
     Kernel { name: "segment.cols.direct", way: Way::Direct },
@@ -152,10 +156,14 @@ pub fn choose<T: Stored>(args: &Args<'_, T>) -> &'static Kernel {
     let joined_bytes = n * TOGETHER * size_of::<T::Sum>();
     let direct =
         args.axis == Axis::Cols && args.x.n_rows >= 4 * TOGETHER && joined_bytes <= NEAR_BYTES;
+    // Two blocks of columns, so that threads share them, and results that stay near.
+    let near = n * inorder::WIDTH * size_of::<T::Sum>() <= NEAR_BYTES;
+    let in_order = near && (2 * inorder::WIDTH..STRIP / 4).contains(&k) && len >= n / 4;
     let chosen = match (args.segments.is_grouped(), k) {
         _ if direct => by("direct"),
         (false, _) if few => by("partials"),
         (false, 1) if len >= 1 << 12 => by("buckets"),
+        (false, _) if in_order && args.axis == Axis::Rows => by("inorder"),
         (_, 1) => by("scalar"),
         _ if k >= STRIP / 4 => by("strip"),
         _ if wide => by("v4"),
@@ -166,12 +174,15 @@ pub fn choose<T: Stored>(args: &Args<'_, T>) -> &'static Kernel {
 
 impl Kernel {
     /// Whether it can compute this: `buckets` takes single columns, `partials` what its results'
-    /// memory allows, `direct` what is along columns; there all others work on tiles of 16.
+    /// memory allows, `inorder` the same along rows, `direct` what is along columns; there all
+    /// others work on tiles of 16.
     pub fn accepts<T: Stored>(&self, args: &Args<'_, T>) -> bool {
         let width = args.width();
         match self.way {
             Way::Groups(_) => true,
             Way::Buckets => width == 1,
+            Way::InOrder if args.axis == Axis::Cols => false,
+            Way::InOrder => args.segments.n().saturating_mul(width) <= 1 << 24,
             Way::Partials => args.segments.n().saturating_mul(width) <= 1 << 20,
             Way::Direct => args.axis == Axis::Cols,
         }
@@ -207,7 +218,8 @@ impl Kernel {
             return Ok(());
         }
         match (args.axis, self.way) {
-            (_, Way::Direct) => columns::run(isa, args, y, threads),
+            (_, Way::Direct) => columns::run(isa, args, y, threads)?,
+            (_, Way::InOrder) => inorder::run(isa, args, y, threads)?,
             (Axis::Rows, _) => self.along_rows(isa, args, y, threads),
             (Axis::Cols, Way::Groups(_)) => args.segments.grouped(threads, |segments| {
                 self.along_turned(isa, &Args { segments, ..*args }, y, threads);
@@ -242,7 +254,7 @@ impl Kernel {
             }),
             Way::Buckets => buckets(args, y, threads),
             Way::Partials => partials(isa, args, y, threads),
-            Way::Direct => columns::run(isa, args, y, threads),
+            Way::InOrder | Way::Direct => unreachable!("they choose their own axis"),
         }
     }
 }

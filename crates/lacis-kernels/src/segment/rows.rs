@@ -7,6 +7,8 @@ use lacis_core::reference::Reduce;
 use super::join::{Join, Max, Min, Mul, Sum, empty};
 use super::segments::Members;
 use super::turn::Begin;
+#[cfg(target_arch = "x86_64")]
+use super::wide::singles as singles_wide;
 use crate::isa::{Arith, Isa, per_isa};
 use crate::matrix::{Mat, MatMut};
 use crate::mem::{L1, L2, fetch_lines};
@@ -24,7 +26,7 @@ const ALONG_BYTES: usize = 1024;
 /// for the hardware to see what comes.
 pub(super) const STRIP: usize = 1024;
 /// Items of a segment that are joined without asking how many there are.
-const FEW: usize = 4;
+pub(super) const FEW: usize = 4;
 
 /// Columns that are joined together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +73,8 @@ fn tiled<T: Stored, J: Join>(isa: Isa, tile: Tile, part: Part<'_, T>) {
 
 per_isa!(fn compiled<[T: Stored, J: Join], [L, V]>(part: Part<'_, T>) = body);
 per_isa!(fn strips<[T: Stored, J: Join], []>(part: Part<'_, T>) = strips_body);
-per_isa!(fn singles<[T: Stored, J: Join], []>(part: Part<'_, T>) = singles_body);
+per_isa!(fn singles<[T: Stored, J: Join], []>(part: Part<'_, T>) = singles_body,
+    avx512 = singles_wide);
 
 #[inline(always)]
 fn body<M: Arith, T: Stored, J: Join, const L: usize, const V: usize>(mut part: Part<'_, T>) {
@@ -116,7 +119,7 @@ fn strips_body<M: Arith, T: Stored, J: Join>(mut part: Part<'_, T>) {
 /// Single numbers. Segments of few items take no branch that depends on how many there are: a
 /// wrong guess costs more than they do. There is at least one item.
 #[inline(always)]
-fn singles_body<M: Arith, T: Stored, J: Join>(part: Part<'_, T>) {
+pub(super) fn singles_body<M: Arith, T: Stored, J: Join>(part: Part<'_, T>) {
     let Part { x, members, reduce, onto, segments, y } = part;
     let last = x.n_rows - 1;
     let mut start = members.of(segments.start).start;

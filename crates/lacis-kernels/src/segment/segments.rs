@@ -7,13 +7,13 @@
 //! ```
 //! Sorted segments need no `order`.
 
-use std::borrow::Cow;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 use lacis_core::threads::{ranges, split_at_ends};
-use lacis_core::{Buffer, Error, Result, RowPtrView, Threads};
+use lacis_core::{Buffer, Error, Lent, Result, RowPtrView, Threads};
 
 use super::index::Index;
+use super::lent;
 use super::partition::Partition;
 
 /// Which segment each row (or column) belongs to: an index, or pointers to consecutive ones.
@@ -85,12 +85,17 @@ impl<'a> Segments<'a> {
     }
 
     /// The segment of each item, found from the members where it was not given.
-    pub(super) fn index(&self, threads: &Threads) -> Cow<'a, [u32]> {
+    pub(super) fn index<'t>(&self, threads: &'t Threads) -> Named<'a, 't> {
         match (self.index, self.members) {
-            (Some(index), _) => Cow::Borrowed(index),
-            (None, Some(members)) => Cow::Owned(members.index(self.len, threads)),
-            (None, None) => Cow::Borrowed(&[]),
+            (Some(index), _) => Named::Given(index),
+            (None, Some(members)) => Named::Found(members.index(self.len, threads)),
+            (None, None) => Named::Given(&[]),
         }
+    }
+
+    /// How many items each segment has, where that is known without the index.
+    pub(super) fn counts(&self) -> Option<impl Iterator<Item = usize>> {
+        self.members.map(|members| (0..self.n).map(move |s| members.of(s).len()))
     }
 
     pub(super) fn members(&self) -> Option<Members<'a>> {
@@ -105,6 +110,25 @@ impl<'a> Segments<'a> {
                 f(Segments { members: Some(sorted.members()), ..*self })
             }
             _ => f(*self),
+        }
+    }
+}
+
+/// The segment of each item.
+pub(super) enum Named<'a, 't> {
+    /// By the caller.
+    Given(&'a [u32]),
+    /// By the members.
+    Found(Lent<'t, u32>),
+}
+
+impl Deref for Named<'_, '_> {
+    type Target = [u32];
+
+    fn deref(&self) -> &[u32] {
+        match self {
+            Named::Given(index) => index,
+            Named::Found(index) => index,
         }
     }
 }
@@ -162,8 +186,8 @@ impl<'a> Members<'a> {
     }
 
     /// The segment of each item. Only for consecutive items.
-    fn index(&self, len: usize, threads: &Threads) -> Vec<u32> {
-        let mut index = vec![0; len];
+    fn index<'t>(&self, len: usize, threads: &'t Threads) -> Lent<'t, u32> {
+        let mut index = lent(len, threads);
         let slices = self.slices(CHUNK);
         let ends: Vec<usize> = slices.iter().map(|slice| self.ptr.at(slice.end)).collect();
         let items = slices.into_iter().zip(split_at_ends(&mut index, &ends)).collect();

@@ -3,7 +3,7 @@
 //! # Parallelism
 //! A thread writes whole rows of `y`.
 //! # Memory
-//! Along columns, 16 rows of `x` a thread.
+//! Along columns, 16 rows of `x` an item.
 
 use std::array::from_fn;
 
@@ -28,6 +28,8 @@ const ITEM_ELEMENTS: usize = 1 << 17;
 const AHEAD: [usize; 2] = [48, 12];
 /// How many single numbers.
 const AHEAD_SINGLES: usize = 48;
+/// Lines of more bytes than this are not kept: what is read here and there would come from memory.
+const LINES_BYTES: usize = 1 << 23;
 /// Rows of more bytes than this are not asked for: the hardware sees them coming.
 const LONG_BYTES: usize = 2048;
 
@@ -94,16 +96,22 @@ impl<'a, T: Stored> Args<'a, T> {
         let items = ranges(n_rows, rows);
         let ends: Vec<usize> = items.iter().map(|rows| rows.end).collect();
         let items = items.into_iter().zip(y.split(&ends)).collect();
-        threads.map_with(items, Vec::new, |lines, (rows, y)| match self.axis {
-            Axis::Rows => {
-                let args = Args { index: &self.index[rows], ..*self };
-                if y.n_cols == 1 { singles(isa, (args, y)) } else { by_rows(isa, (args, y)) }
+        threads.try_map(items, |(rows, y): (_, MatMut<'_, T>)| {
+            match self.axis {
+                Axis::Rows => {
+                    let args = Args { index: &self.index[rows], ..*self };
+                    if y.n_cols == 1 { singles(isa, (args, y)) } else { by_rows(isa, (args, y)) }
+                }
+                Axis::Cols => {
+                    let (index, scale) = (self.index, self.scale);
+                    let n = self.x.n_cols;
+                    let few = n * size_of::<Line>() <= LINES_BYTES && scale.is_none();
+                    let lines = &mut threads.lend(if few { n } else { 0 })?;
+                    by_columns(isa, Columns { x: self.x.rows(rows), index, scale, y, lines });
+                }
             }
-            Axis::Cols => {
-                let (index, scale) = (self.index, self.scale);
-                by_columns(isa, Columns { x: self.x.rows(rows), index, scale, y, lines });
-            }
-        });
+            Ok(())
+        })?;
         Ok(())
     }
 
@@ -127,9 +135,9 @@ pub(super) struct Columns<'a, T: Stored> {
     pub index: &'a [u32],
     pub scale: Option<&'a [T::Sum]>,
     pub y: MatMut<'a, T>,
-    /// Room for rows that are turned, with AVX-512.
+    /// Room for rows that are turned, with AVX-512; none where it would be too much.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-    pub lines: &'a mut Vec<Line>,
+    pub lines: &'a mut [Line],
 }
 
 #[inline(always)]

@@ -92,7 +92,7 @@ pub(super) fn turned<T: Stored>(isa: Isa, x: Mat<'_, T>, rows: Range<usize>) -> 
 }
 
 /// A matrix of this shape, whose memory is still to be named.
-fn shape<'a, T>(n_rows: usize, n_cols: usize) -> MatMut<'a, T> {
+pub(super) fn shape<'a, T>(n_rows: usize, n_cols: usize) -> MatMut<'a, T> {
     MatMut { data: &mut [], n_rows, n_cols, stride: n_cols }
 }
 
@@ -101,7 +101,7 @@ fn column<T: Stored>(x: Mat<'_, T>) -> Mat<'_, T> {
     Mat { data: &x.data[..x.n_cols], n_rows: x.n_cols, n_cols: 1, stride: 1 }
 }
 
-per_isa!(fn turn<[T: Stored], []>(pair: (Mat<'_, T>, MatMut<'_, T>)) = turn_body,
+per_isa!(pub(super) fn turn<[T: Stored], []>(pair: (Mat<'_, T>, MatMut<'_, T>)) = turn_body,
     avx512 = turn_wide);
 
 /// Writes the transpose of the first matrix to the second.

@@ -6,6 +6,8 @@
 //!  reduce   for each 16 rows of x:        joined(s) = neutral                        in the cache
 //!             for each 16 columns, turned: joined(index(c)) = join(joined(index(c)), column c)
 //!           y(·, s) = joined(s), turned back
+//! singles  16 segments of few numbers each: the first of all, the second of all, …
+//! look up  for each 16 columns: positions turned, looked up column by column, results turned back
 //! turn     block by block
 //! ```
 //! A number costs a sixteenth of a load and of a write instead of one of each.
@@ -16,19 +18,20 @@ use std::array::from_fn;
 use bytemuck::{cast, cast_slice, cast_slice_mut};
 use lacis_core::reference::Reduce;
 
-use super::columns::{self, Part, write};
-use super::join::Join;
+use super::columns::{self, Part};
+use super::join::{Join, empty};
+use super::rows::{self, FEW as FEW_ITEMS, singles_body};
 use super::select::{Columns, columns_body};
+use super::tables::{self, look_up_body};
 use super::turn::{Begin, turn_body, turn_by};
 use crate::isa::Arith;
 use crate::matrix::{Mat, MatMut};
-use crate::real::Stored;
-use crate::turned::{Line, SIDE, turn as turned};
+use crate::mem::{L2, fetch_lines};
+use crate::real::{Real, Stored};
+use crate::turned::{Line, SIDE, turn as turned, turn_fours};
 
-/// What a core keeps near, about.
-const JOINED_BYTES: usize = 1 << 21;
-/// Lines of more bytes than this are not kept: what is read here and there would come from memory.
-const LINES_BYTES: usize = 1 << 23;
+/// How many numbers ahead a row is asked for.
+const AHEAD: usize = 128;
 /// Of fewer than one in so many columns, turning all takes longer than reading those.
 const FEW: usize = 4;
 
@@ -37,7 +40,7 @@ const FEW: usize = 4;
 pub(super) fn select<M: Arith, T: Stored>(job: Columns<'_, T>) {
     let (n, count) = (job.x.n_cols, job.index.len());
     let blocks = n >= SIDE && count >= SIDE && n <= FEW * count;
-    if !blocks || n * size_of::<Line>() > LINES_BYTES || job.scale.is_some() {
+    if !blocks || job.lines.len() < n || job.scale.is_some() {
         return columns_body::<M, T>(job);
     }
     match size_of::<T>() {
@@ -59,7 +62,6 @@ fn select_blocks<M: Arith, T: Stored>(
     store: impl Fn(__m512i) -> [T; SIDE],
 ) {
     let Columns { x, index, y, lines, .. } = job;
-    lines.resize(x.n_cols, Line([0; SIDE]));
     let whole = y.n_rows / SIDE * SIDE;
     for first in (0..whole).step_by(SIDE) {
         let rows: [&[T]; SIDE] = from_fn(|r| x.row(first + r));
@@ -105,18 +107,18 @@ fn block_of<N>(list: &[N], start: usize) -> &[N; SIDE] {
 /// As [`columns::body`], which does what is left.
 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
 pub(super) fn reduce<M: Arith, T: Stored, J: Join>(part: Part<'_, T>) {
-    if size_of::<T>() != size_of::<u32>() || part.y.n_cols * size_of::<Line>() > JOINED_BYTES {
+    if size_of::<T>() != size_of::<u32>() || part.lines.len() < part.y.n_cols {
         return columns::body::<M, T, J>(part);
     }
     let Part { x, index, counts, rule, joined, lines, y } = part;
     let whole = y.n_rows / SIDE * SIDE;
-    let neutral = [T::narrow(J::neutral()); SIDE];
     for first in (0..whole).step_by(SIDE) {
-        lines.clear();
-        lines.resize(y.n_cols, Line(cast(neutral)));
+        // One number after another: filling with whole lines, the compiler scatters them.
+        cast_slice_mut::<Line, T>(lines).fill(T::narrow(J::neutral()));
         join_blocks::<T, J>(from_fn(|r| x.row(first + r)), index, lines);
+        end_lines::<T>(lines, rule, counts);
         let to = &mut y.data[first * y.stride..];
-        write_blocks::<T, J>(lines, (rule, counts), (to, y.stride));
+        write_blocks::<T, J>(lines, rule.1, (to, y.stride));
     }
     let x = x.rows(whole..y.n_rows);
     let y = rows_from(whole, y);
@@ -130,6 +132,7 @@ fn join_blocks<T: Stored, J: Join>(rows: [&[T]; SIDE], index: &[u32], lines: &mu
     let (full, rest) = index.as_chunks::<SIDE>();
     let mut columns = [Line([0; SIDE]); SIDE];
     for (chunk, at) in full.iter().enumerate() {
+        (0..SIDE).for_each(|r| fetch_lines::<T, L2>(rows[r], chunk * SIDE + AHEAD, 1));
         let block = turned(from_fn(|r| cast(*block_of(rows[r], chunk * SIDE))));
         (0..SIDE).for_each(|c| columns[c].0 = cast(block[c]));
         for (&s, column) in at.iter().zip(&columns) {
@@ -152,31 +155,43 @@ fn join_line<T: Stored, J: Join>(so_far: &mut Line, column: &Line) {
     }
 }
 
-/// Writes what was joined to 16 rows, a line of each at a time.
+/// From what was joined to results, where it matters how many were: line by line, so that there is
+/// one count for 16 numbers.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
-fn write_blocks<T: Stored, J: Join>(
-    lines: &[Line],
-    (rule, counts): ((Reduce, Begin), &[T::Sum]),
-    (to, stride): (&mut [T], usize),
-) {
+fn end_lines<T: Stored>(lines: &mut [Line], (reduce, _): (Reduce, Begin), counts: &[T::Sum]) {
+    for (line, &count) in lines.iter_mut().zip(counts) {
+        let line: &mut [T] = cast_slice_mut(&mut line.0);
+        if count == T::Sum::ZERO {
+            line.fill(T::narrow(empty(reduce)));
+        } else if reduce == Reduce::Mean {
+            line.iter_mut().for_each(|x| *x = T::narrow(x.wide() / count));
+        }
+    }
+}
+
+/// Writes what was joined to 16 rows, or joins it to what they hold, a line of each at a time.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
+fn write_blocks<T: Stored, J: Join>(lines: &[Line], onto: Begin, (to, stride): (&mut [T], usize)) {
+    let join = |y: T, x: T| match onto {
+        Begin::AsGiven => T::narrow(J::join(y.wide(), x.wide())),
+        Begin::Unset => x,
+    };
     let (full, rest) = lines.as_chunks::<SIDE>();
     for (block, lines) in full.iter().enumerate() {
-        let first = block * SIDE;
-        let counts = counts.get(first..first + SIDE).unwrap_or(&[]);
         let rows = turned(from_fn(|s| cast(lines[s].0)));
         for (r, row) in rows.into_iter().enumerate() {
             let joined: [T; SIDE] = cast(row);
-            let y = &mut to[r * stride + first..][..SIDE];
-            write::<T, J>(&joined.map(T::wide), (rule, counts), y);
+            let y = &mut to[r * stride + block * SIDE..][..SIDE];
+            y.iter_mut().zip(&joined).for_each(|(y, x)| *y = join(*y, *x));
         }
     }
     for (s, line) in rest.iter().enumerate() {
-        let s = full.len() * SIDE + s;
-        let counts = counts.get(s..=s).unwrap_or(&[]);
-        let joined: [T; SIDE] = cast(line.0);
-        for (r, joined) in joined.into_iter().enumerate() {
-            write::<T, J>(&[joined.wide()], (rule, counts), &mut to[r * stride + s..][..1]);
+        let joined: &[T] = cast_slice(&line.0);
+        for (r, x) in joined.iter().enumerate() {
+            let y = &mut to[r * stride + full.len() * SIDE + s];
+            *y = join(*y, *x);
         }
     }
 }
@@ -194,4 +209,135 @@ pub(super) fn turn<M: Arith, T: Stored>(pair: (Mat<'_, T>, MatMut<'_, T>)) {
             to.data[(j + c) * to.stride + i..][..SIDE].copy_from_slice(&column);
         }
     });
+}
+
+/// As [`singles_body`], which does what is left, for numbers and results that lie together.
+#[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
+pub(super) fn singles<M: Arith, T: Stored, J: Join>(part: rows::Part<'_, T>) {
+    let rows::Part { x, members, reduce, onto, segments, y } = part;
+    let small = size_of::<T>() == size_of::<u32>() && u32::try_from(x.n_rows).is_ok();
+    let mut s = segments.start;
+    if small && members.order().is_none() && x.stride == 1 && y.stride == 1 {
+        let data = &x.data[..x.n_rows];
+        while s + SIDE <= segments.end && members.of(s + SIDE - 1).end + FEW_ITEMS <= x.n_rows {
+            let starts: [usize; SIDE] = from_fn(|l| members.of(s + l).start);
+            let ends: [usize; SIDE] = from_fn(|l| members.of(s + l).end);
+            let counts = from_fn(|l| (ends[l] - starts[l]) as u32);
+            let joined = sixteen::<T, J>(data, (&starts, &ends), &counts);
+            let y = &mut y.data[s - segments.start..][..SIDE];
+            write_singles::<T, J>(&joined, &counts, (reduce, onto), y);
+            s += SIDE;
+        }
+    }
+    let y = rows_from(s - segments.start, y);
+    if s < segments.end {
+        let segments = s..segments.end;
+        singles_body::<M, T, J>(rows::Part { x, members, reduce, onto, segments, y });
+    }
+}
+
+/// What the items of 16 segments join to, each segment's in their order.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
+fn sixteen<T: Stored, J: Join>(
+    data: &[T],
+    (starts, ends): (&[usize; SIDE], &[usize; SIDE]),
+    counts: &[u32; SIDE],
+) -> [T; SIDE] {
+    let first = |l: usize| -> [T; FEW_ITEMS] {
+        *data[starts[l]..].first_chunk().expect("the last segment ends long before the numbers do")
+    };
+    let fours: [[[T; FEW_ITEMS]; 4]; 4] = from_fn(|q| from_fn(|l| first(4 * l + q)));
+    let items = turn_fours(from_fn(|q| cast(cast_array::<T>(fours[q]))));
+    let mut joined = [T::narrow(J::neutral()); SIDE];
+    for (t, items) in items.into_iter().enumerate() {
+        let items: [T; SIDE] = cast(items);
+        for l in 0..SIDE {
+            let x = if (t as u32) < counts[l] { items[l].wide() } else { J::neutral() };
+            joined[l] = T::narrow(J::join(joined[l].wide(), x));
+        }
+    }
+    if counts.iter().fold(0, |most, &count| count.max(most)) > FEW_ITEMS as u32 {
+        for l in 0..SIDE {
+            for x in data.get(starts[l] + FEW_ITEMS..ends[l]).unwrap_or_default() {
+                joined[l] = T::narrow(J::join(joined[l].wide(), x.wide()));
+            }
+        }
+    }
+    joined
+}
+
+/// Four times four numbers as one vector's.
+#[inline(always)]
+fn cast_array<T: Stored>(fours: [[T; FEW_ITEMS]; 4]) -> [T; SIDE] {
+    let mut all = [T::narrow(T::Sum::ZERO); SIDE];
+    all.copy_from_slice(fours.as_flattened());
+    all
+}
+
+/// Writes what was joined of 16 segments.
+#[inline(always)]
+fn write_singles<T: Stored, J: Join>(
+    joined: &[T; SIDE],
+    counts: &[u32; SIDE],
+    (reduce, onto): (Reduce, Begin),
+    y: &mut [T],
+) {
+    for (l, y) in y.iter_mut().enumerate() {
+        let (joined, count) = (joined[l].wide(), counts[l]);
+        let whole = match onto {
+            Begin::AsGiven => {
+                let sum = J::join(y.wide(), joined);
+                if count == 0 { y.wide() } else { sum }
+            }
+            Begin::Unset => {
+                let divisor =
+                    T::Sum::of(if reduce == Reduce::Mean { f64::from(count) } else { 1.0 });
+                let whole = joined / divisor;
+                if count == 0 { empty(reduce) } else { whole }
+            }
+        };
+        *y = T::narrow(whole);
+    }
+}
+
+/// As [`look_up_body`], which does what is left: rows and columns that are not whole blocks.
+#[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
+pub(super) fn look_up<M: Arith, T: Stored>(block: tables::Block<'_, '_, T>) {
+    if block.width != SIDE || size_of::<T>() != size_of::<u32>() {
+        return look_up_body::<M, T>(block);
+    }
+    /// How many rows ahead positions and results are asked for.
+    const AHEAD: usize = 2 * SIDE;
+    let tables::Block { tables: (table, apart), at: (at, k), width, room, rows, col } = block;
+    let whole = rows.len() / SIDE * SIDE;
+    let wide = tables::apart(tables::BLOCK_ROWS);
+    for i in (0..whole).step_by(SIDE) {
+        (0..SIDE).for_each(|r| fetch_lines::<u32, L2>(at, (i + AHEAD + r) * k, SIDE));
+        let positions = turned(from_fn(|r| cast(*block_of(at, (i + r) * k))));
+        for (c, positions) in positions.into_iter().enumerate() {
+            let positions: [u32; SIDE] = cast(positions);
+            room.0[c * wide + i..][..SIDE].copy_from_slice(&positions);
+        }
+    }
+    for c in 0..SIDE {
+        let table = &table[c * apart..][..apart];
+        let out = room.1[c * wide..][..whole].iter_mut();
+        out.zip(&room.0[c * wide..]).for_each(|(out, &at)| *out = table[at as usize]);
+    }
+    for i in (0..whole).step_by(SIDE) {
+        for r in 0..SIDE {
+            if let Some(row) = rows.get(i + AHEAD + r) {
+                fetch_lines::<T, L2>(row, col, SIDE);
+            }
+        }
+        let results = turned(from_fn(|c| cast(*block_of(room.1, c * wide + i))));
+        for (r, results) in results.into_iter().enumerate() {
+            let results: [T; SIDE] = cast(results);
+            rows[i + r][col..][..SIDE].copy_from_slice(&results);
+        }
+    }
+    let at = (at.get(whole * k..).unwrap_or_default(), k);
+    let (tables, rows) = ((table, apart), &mut rows[whole..]);
+    look_up_body::<M, T>(tables::Block { tables, at, width, room, rows, col });
 }

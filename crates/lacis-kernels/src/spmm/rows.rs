@@ -233,18 +233,22 @@ impl<T: Stored> Tile<'_, T> {
         let (args, start) = (self.args, entries.start);
         let mut lanes = [J::neutral::<T::Sum>(); LANES];
         let (chunks, rest) = args.a.cols[entries].as_chunks::<LANES>();
-        let mut join = |lane: usize, e: usize, j: usize| {
-            let x = self.x[j * self.stride].wide();
-            lanes[lane] = J::weighted::<M, T::Sum>(lanes[lane], W::at(args, e, j), x);
-        };
+        // Step by step for all lanes, so that only the numbers are fetched one by one.
         for (at, chunk) in chunks.iter().enumerate() {
-            for (lane, j) in chunk.iter().enumerate() {
-                join(lane, start + at * LANES + lane, *j as usize);
+            let mut x = [T::Sum::ZERO; LANES];
+            for l in 0..LANES {
+                x[l] = self.x[chunk[l] as usize * self.stride].wide();
+            }
+            let weights = W::of_chunk(args, start + at * LANES, chunk);
+            for l in 0..LANES {
+                lanes[l] = J::weighted::<M, T::Sum>(lanes[l], weights[l], x[l]);
             }
         }
         let done = start + chunks.len() * LANES;
-        for (lane, j) in rest.iter().enumerate() {
-            join(lane, done + lane, *j as usize);
+        for (l, j) in rest.iter().enumerate() {
+            let (e, j) = (done + l, *j as usize);
+            let x = self.x[j * self.stride].wide();
+            lanes[l] = J::weighted::<M, T::Sum>(lanes[l], W::at(args, e, j), x);
         }
         let none = chunks.is_empty() && rest.is_empty();
         let all = halves(lanes, J::together);

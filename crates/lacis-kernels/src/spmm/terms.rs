@@ -2,11 +2,22 @@
 
 use super::Args;
 use crate::isa::Arith;
+use crate::lanes::LANES;
 use crate::real::{Real, Stored};
 
 /// What an entry's row of `x` is multiplied by.
 pub(super) trait Weights: Copy {
     fn at<T: Stored>(args: &Args<'_, T>, e: usize, j: usize) -> T::Sum;
+
+    /// The weights of entries side by side, from `e` on.
+    #[inline(always)]
+    fn of_chunk<T: Stored>(args: &Args<'_, T>, e: usize, cols: &[u32; LANES]) -> [T::Sum; LANES] {
+        let mut weights = [T::Sum::ONE; LANES];
+        for l in 0..LANES {
+            weights[l] = Self::at(args, e + l, cols[l] as usize);
+        }
+        weights
+    }
 }
 
 /// All ones.
@@ -30,6 +41,14 @@ impl Weights for Values {
     #[inline(always)]
     fn at<T: Stored>(args: &Args<'_, T>, e: usize, _: usize) -> T::Sum {
         args.values.map_or(T::Sum::ONE, |values| values[e])
+    }
+
+    #[inline(always)]
+    fn of_chunk<T: Stored>(args: &Args<'_, T>, e: usize, _: &[u32; LANES]) -> [T::Sum; LANES] {
+        args.values
+            .and_then(|values| values[e..].first_chunk())
+            .copied()
+            .unwrap_or([T::Sum::ONE; LANES])
     }
 }
 
