@@ -101,6 +101,18 @@ def test_writes_that_torch_does_not_see_are_found_when_asked(monkeypatch):
     assert torch.allclose(found, layer(features(), index), atol=1e-5)
 
 
+def test_writes_to_weights_that_torch_does_not_see_are_found_when_asked(monkeypatch):
+    monkeypatch.setenv("LACIS_CHECK", "1")
+    lacis.patch()
+    layer, index, x, weight = conv.GCNConv(12, 5), edges(), features(), torch.rand(300)
+    before = layer(x, index, weight)
+    weight.numpy()[:] *= torch.rand(300).numpy()
+    found = layer(x, index, weight)
+    lacis.unpatch()
+    assert torch.allclose(found, layer(x, index, weight), atol=1e-5)
+    assert not torch.allclose(found, before, atol=1e-5)
+
+
 def test_inference_tensors_are_converted_and_not_kept():
     lacis.clear_caches()
     lacis.patch()

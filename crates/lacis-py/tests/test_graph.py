@@ -81,6 +81,10 @@ def test_labels_are_classes_labels_or_targets():
 @pytest.mark.parametrize("given, error, word", [
     ({"edge_index": [[0, 9], [1, 1]], "num_nodes": 3}, IndexError, "9"),
     ({"edge_index": [[0, -1], [1, 1]], "num_nodes": 3}, ValueError, "-1"),
+    ({"edge_index": [[0, -1], [1, 1]]}, ValueError, "-1"),
+    ({"edge_index": [[-7], [-9]]}, ValueError, "-9"),
+    ({"edge_index": [[0], [1]], "num_nodes": -1}, ValueError, "num_nodes=-1"),
+    ({"edge_index": [[0], [1]], "num_nodes": 2.5}, TypeError, "float"),
     ({"edge_index": [[0, 1, 2]]}, ValueError, "shape"),
     ({"edge_index": [[0.5], [1.0]]}, TypeError, "integers"),
     ({"edge_index": [[0], [1]], "edge_weight": [1.0, 2.0]}, ValueError, "2 weights"),
@@ -146,6 +150,12 @@ def test_pyg_data_there_and_back():
     dense_back = torch.zeros(n, n).index_put_(tuple(back.edge_index), back.edge_weight, True)
     dense_data = torch.zeros(n, n).index_put_(tuple(data.edge_index), data.edge_weight, True)
     torch.testing.assert_close(dense_back, dense_data)
+
+
+@pytest.mark.parametrize("given", [None, np.eye(3)])
+def test_rows_without_columns_are_refused(given):
+    with pytest.raises(TypeError, match="SciPy"):
+        lacis.Graph.from_csr(given)
 
 
 def test_tensors_of_other_layouts_and_types_are_read():

@@ -201,11 +201,46 @@ def test_gradients_of_tensors():
     check(lambda x: ops.segment_reduce(x, [0, 2, 2, 6], reduce="mean"), (x,))
 
 
-def test_misuse_is_named():
+def test_misuse_of_options_is_named():
     x = np.ones((3, 2), np.float32)
-    with pytest.raises(ValueError, match="heads=0"):
-        lacis.ops.sddmm([[0], [1]], x, x, heads=0)
+    for heads in (0, None, 1.5):
+        with pytest.raises(ValueError, match=f"heads={heads}"):
+            lacis.ops.sddmm([[0], [1]], x, x, heads=heads)
     with pytest.raises(ValueError, match="scatter"):
         lacis.ops.spmm([[0], [1]], x, reduce="mul")
     with pytest.raises(IndexError, match="outside"):
         lacis.ops.gather(x, [-1])
+
+
+def test_attention_without_columns():
+    none, edges = np.ones((3, 0), np.float32), [[0, 1, 2], [1, 1, 0]]
+    expected = [[1, 1], [1, 1], [0, 0]]
+    np.testing.assert_allclose(ops.attention(edges, none, none, np.ones((3, 2))), expected)
+    torch = pytest.importorskip("torch")
+    none = torch.from_numpy(none)
+    found = ops.attention(torch.tensor(edges), none, none, torch.ones(3, 2))
+    assert found.tolist() == expected
+
+
+def test_misuse_of_tensors_is_named():
+    torch = pytest.importorskip("torch")
+    x, edges = torch.ones(3, 2), torch.tensor([[0, 1], [1, 2]])
+    with pytest.raises(TypeError, match="integers"):
+        ops.spmm(edges.float(), x)
+    with pytest.raises(TypeError, match="sparse"):
+        ops.spmm(edges, x.to_sparse())
+    with pytest.raises(IndexError, match="outside"):
+        ops.gather(x, [3])
+    with pytest.raises(IndexError, match="outside"):
+        ops.scatter(x, [0, 0, 0], dim_size=-1)
+    matrix = torch.eye(3).to_sparse().requires_grad_()
+    with pytest.raises(ValueError, match="no gradient"):
+        ops.spmm(matrix, x)
+
+
+def test_weights_of_tensors_may_be_arrays_and_lists(made):
+    torch = pytest.importorskip("torch")
+    edges, x, weight = made
+    expected = ops.spmm(edges, x, weight)
+    for given in (weight, weight.tolist()):
+        close(ops.spmm(torch.from_numpy(edges), torch.from_numpy(x), given).numpy(), expected)

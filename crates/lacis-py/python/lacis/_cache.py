@@ -13,8 +13,9 @@ from threading import RLock
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-# Tensors of which something is kept; the least recently used makes room.
-LIMIT = 64
+# Tensors of which something is kept, and how many results of one kind are that follow from others
+# too, such as weights that change with each call; the least recently used makes room.
+LIMIT, MOST_OTHERS = 64, 8
 
 _entries = OrderedDict()
 _lock = RLock()
@@ -22,13 +23,24 @@ _counts = {"hits": 0, "misses": 0}
 
 
 class _Entry:
-    __slots__ = ("storage", "version", "kept", "digest")
+    __slots__ = ("storage", "version", "kept", "following", "digest")
 
     def __init__(self, tensor, storage):
         self.storage = StorageWeakRef(storage)
         self.version = tensor._version
         self.kept = {}
+        # By key, and then by what else a result follows from.
+        self.following = {}
         self.digest = _digest(tensor) if _checking() else None
+
+    def place(self, key, ids):
+        """Where a result is kept, and under which name."""
+        return (self.following.setdefault(key, OrderedDict()), ids) if ids else (self.kept, key)
+
+    def values(self):
+        """All results."""
+        return [value for kept in (self.kept, *list(self.following.values()))
+                for value, _ in list(kept.values())]
 
 
 def _checking():
@@ -46,28 +58,31 @@ def identity(tensor):
     """What names the contents of a tensor: storage, place in it and version."""
     storage = tensor.untyped_storage()
     return (storage._cdata, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype,
-            tensor._version)
+            tensor._version, _digest(tensor) if _checking() else None)
 
 
-def derived(tensor, key, make, others=()):
+def derived(tensor, key, make, others=(), which=()):
     """``make()``, or what it gave for the same tensor at the same version and the same key.
 
-    ``others`` are tensors that the result follows from too. What follows from inference tensors,
-    which have no version, is not kept.
+    ``others`` are tensors that the result follows from too, and ``which`` names what else it does:
+    of those only a few are kept. What follows from inference tensors, which have no version, is
+    not kept.
     """
     if tensor.is_inference() or any(other.is_inference() for other in others):
         return make()
-    if others:
-        key = (key, *(identity(other) for other in others))
+    ids = (*which, *(identity(other) for other in others))
     storage = tensor.untyped_storage()
     name = (storage._cdata, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
     with _lock:
         entry = _entries.get(name)
         if entry is not None and _is_current(entry, tensor):
             _entries.move_to_end(name)
-            found = entry.kept.get(key)
+            kept, place = entry.place(key, ids)
+            found = kept.get(place)
             if found is not None:
                 _counts["hits"] += 1
+                if ids:
+                    kept.move_to_end(place)
                 return found[0]
         else:
             _drop_expired()
@@ -80,7 +95,10 @@ def derived(tensor, key, make, others=()):
     refs = [StorageWeakRef(other.untyped_storage()) for other in others]
     value = make()
     with _lock:
-        entry.kept[key] = (value, refs)
+        kept, place = entry.place(key, ids)
+        kept[place] = (value, refs)
+        if ids and len(kept) > MOST_OTHERS:
+            kept.popitem(last=False)
     return value
 
 
@@ -97,7 +115,7 @@ def _drop_expired():
         del _entries[name]
 
 
-def peek(tensor, key):
+def peek(tensor, key, which=()):
     """What is kept under a key, or None."""
     if tensor.is_inference():
         return None
@@ -106,7 +124,8 @@ def peek(tensor, key):
     entry = _entries.get(name)
     if entry is None or not _is_current(entry, tensor):
         return None
-    found = entry.kept.get(key)
+    kept, place = entry.place(key, which)
+    found = kept.get(place)
     return None if found is None else found[0]
 
 
@@ -134,6 +153,6 @@ def summary():
     """How many tensors something is kept of, how many things, their bytes, and hits and misses."""
     with _lock:
         _drop_expired()
-        kept = [value for entry in _entries.values() for value, _ in entry.kept.values()]
+        kept = [value for entry in _entries.values() for value in entry.values()]
     return {"tensors": len(_entries), "objects": len(kept),
             "bytes": sum(_bytes_of(value) for value in kept), **_counts}

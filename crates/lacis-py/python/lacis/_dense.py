@@ -134,37 +134,55 @@ def _forward(given, order):
 class _Combined(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight, target, root, bias, order):
-        y, gathered = _forward((x, weight, target, root, bias), order)
-        ctx.order = order
-        ctx.save_for_backward(x, weight, target, root, gathered)
+        given = (x, weight, target, root, bias)
+        y, gathered = _forward(given, order)
+        ctx.order, ctx.shape = order, _Shape(target is not None, root is not None)
+        ctx.save_for_backward(*_needed(given, gathered, ctx.needs_input_grad))
         return y
 
     @staticmethod
     @each_alone
     def backward(ctx, grad):
-        saved = ctx.saved_tensors
+        saved, how = ctx.saved_tensors, (ctx.order, ctx.shape, ctx.needs_input_grad)
         if torch.is_grad_enabled():
-            found = _again(saved, ctx.order, grad)
-            needs = ctx.needs_input_grad
-            return *(one if need else None for one, need in zip(found, needs)), None
-        return *_backward(saved, ctx.order, as_rows(grad), ctx.needs_input_grad), None
+            return *_again(saved, how, grad), None
+        return *_backward(saved, how, as_rows(grad)), None
 
 
-def _backward(saved, order, grad, needs):
+class _Shape(NamedTuple):
+    """Which products there are beside the first."""
+
+    has_target: bool
+    has_root: bool
+
+
+def _needed(given, gathered, needs):
+    """What the needed gradients follow from: the rest may be changed in place before the backward
+    pass, as it may with the originals."""
+    x, weight, target, root, _ = given
+    needs_x, needs_weight, needs_target, needs_root, *_ = needs
+    # Of features that nobody learns `A·X` is enough, for second derivatives too.
+    reads_x = needs_weight and (needs_x or gathered is None) or (target is None and needs_root)
+    reads_root = needs_x if target is None else needs_target
+    return (x if reads_x else None, weight if needs_x else None, target if needs_root else None,
+            root if reads_root else None, gathered if needs_weight else None)
+
+
+def _backward(saved, how, grad):
     """Only the gradients that somebody needs."""
     x, weight, target, root, gathered = saved
+    order, shape, needs = how
     needs_x, needs_weight, needs_target, needs_root, needs_bias, _ = needs
     dx = dweight = dtarget = droot = None
-    if _shares_input(saved, order, grad, needs):
+    if _shares_input(how, grad):
         dx, dweight, droot = _side_by_side(saved, order, grad)
         return dx, dweight, None, droot, column_sums(grad) if needs_bias else None
-    if root is not None:
-        if needs_root:
-            droot = multiply(grad, x if target is None else target, _TN)
-        if target is None and needs_x:
-            dx = multiply(grad, root, _NN)
-        elif needs_target:
-            dtarget = multiply(grad, root, _NN)
+    if needs_root:
+        droot = multiply(grad, target if shape.has_target else x, _TN)
+    if needs_target:
+        dtarget = multiply(grad, root, _NN)
+    if needs_x and shape.has_root and not shape.has_target:
+        dx = multiply(grad, root, _NN)
     if order.matrix is None or order.gathers_first:
         if needs_weight:
             dweight = multiply(grad, x if gathered is None else gathered, _TN)
@@ -177,10 +195,10 @@ def _backward(saved, order, grad, needs):
     return dx, dweight, dtarget, droot, column_sums(grad) if needs_bias else None
 
 
-def _shares_input(saved, order, grad, needs):
+def _shares_input(how, grad):
     """Whether both weights meet the same features, all gradients are needed, and it is worth it."""
-    _, _, target, root, _ = saved
-    return root is not None and target is None and all(needs[at] for at in (0, 1, 3)) \
+    order, shape, needs = how
+    return shape.has_root and not shape.has_target and all(needs[at] for at in (0, 1, 3)) \
         and order.matrix is not None and not order.gathers_first and grad.numel() >= _LARGE
 
 
@@ -206,15 +224,19 @@ def _back(order, grad, weight, dx):
     return order.matrix.back(multiply(grad, weight, _NN), order.sample, out=dx)
 
 
-def _again(saved, order, grad):
-    """The gradients in operations that can be differentiated again."""
-    x, weight, target, root, _ = saved
-    back = grad if order.matrix is None else order.matrix.t()(grad)
-    dx, dweight, dtarget, droot = back @ weight, back.t() @ x, None, None
-    if root is not None:
-        droot = grad.t() @ (x if target is None else target)
-        if target is None:
-            dx = dx + grad @ root
-        else:
-            dtarget = grad @ root
-    return dx, dweight, dtarget, droot, grad.sum(0)
+def _again(saved, how, grad):
+    """The gradients that somebody needs, in operations that can be differentiated again."""
+    x, weight, target, root, gathered = saved
+    order, shape, (needs_x, needs_weight, needs_target, needs_root, needs_bias, _) = how
+    dx = dweight = None
+    if needs_weight and gathered is not None and not needs_x:
+        dweight = grad.t() @ gathered
+    elif needs_x or needs_weight:
+        back = grad if order.matrix is None else order.matrix.t()(grad)
+        dx = back @ weight if needs_x else None
+        dweight = back.t() @ x if needs_weight else None
+    if needs_x and shape.has_root and not shape.has_target:
+        dx = dx + grad @ root
+    dtarget = grad @ root if needs_target else None
+    droot = grad.t() @ (target if shape.has_target else x) if needs_root else None
+    return dx, dweight, dtarget, droot, grad.sum(0) if needs_bias else None

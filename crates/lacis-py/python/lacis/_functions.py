@@ -9,7 +9,7 @@ from torch import Tensor
 from . import _patch, _pointwise, _report
 from . import _torch as ops
 from ._inputs import Decline, is_plain, is_sparse_tensor, require, segments_of, sparse_input
-from ._layers.common import _requires_grad, sparse_product
+from ._layers.common import requires_grad, sparse_product
 
 # Below this many numbers torch's own reduction is as fast.
 _FEW = 1 << 15
@@ -209,7 +209,7 @@ def spmm(original):
 def _product(src, other, reduce):
     require(is_sparse_tensor(src) or (isinstance(src, Tensor) and src.layout is not torch.strided),
             "a matrix that is not sparse")
-    require(not _requires_grad(src), "a sparse matrix whose values need a gradient")
+    require(not requires_grad(src), "a sparse matrix whose values need a gradient")
     sparse = sparse_input(src)
     require(sparse is not None, "a matrix of unknown kind")
     is_coo = isinstance(src, Tensor) and src.layout is torch.sparse_coo
@@ -229,12 +229,18 @@ def torch_sparse_matmul(original):
     return _replacement("torch_sparse.matmul", original, fused)
 
 
+def _matrix_product(a, b):
+    """What `a @ b` and its other names are, which autocast has in a type of its own."""
+    require(not torch.is_autocast_enabled("cpu"), "autocast")
+    return _product(a, b, "sum")
+
+
 def sparse_mm(original, name):
     def fused(mat1, mat2, reduce=None):
         require(isinstance(mat1, Tensor) and mat1.layout is not torch.strided, "a dense matrix")
         require(isinstance(mat2, Tensor) and mat2.layout is torch.strided, "two sparse matrices")
         if reduce is None:
-            return _product(mat1, mat2, "sum")
+            return _matrix_product(mat1, mat2)
         require(mat1.layout is torch.sparse_csr, f"{reduce} of this layout")
         names = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min"}
         require(reduce in names, f"{reduce!r}")
@@ -246,7 +252,7 @@ def sparse_mm(original, name):
 def matmul(original):
     """`A @ x`: one look at the layout for dense matrices."""
     strided = torch.strided
-    product = _replacement("sparse @ dense", original, lambda a, b: _product(a, b, "sum"))
+    product = _replacement("sparse @ dense", original, _matrix_product)
 
     @functools.wraps(original)
     def __matmul__(self, other):

@@ -1,5 +1,7 @@
 """Graphs: edges, features, labels and splits, held by the engine and seen by NumPy."""
 
+from operator import index
+
 import numpy as np
 
 from . import _arrays, _lacis
@@ -39,11 +41,14 @@ class Graph:
             edge_index = edge_index.reshape(2, 0)
         if edge_index.ndim != 2 or edge_index.shape[0] != 2:
             raise ValueError(f"edge_index has shape {edge_index.shape}, expected (2, edges)")
-        if num_nodes is None:
-            num_nodes = _count(edge_index, known.get("x"))
+        if edge_index.size and edge_index.min() < 0:
+            raise ValueError(f"edge_index names node {edge_index.min()}; nodes count from 0")
+        num_nodes = _count(edge_index, known.get("x")) if num_nodes is None else index(num_nodes)
+        if num_nodes < 0:
+            raise ValueError(f"num_nodes={num_nodes}; 0 or more would be right")
         source, target = edge_index
         weights = _weights(edge_weight, edge_index.shape[1])
-        data = _lacis.GraphData.from_edges((name, int(num_nodes)), source, target, weights)
+        data = _lacis.GraphData.from_edges((name, num_nodes), source, target, weights)
         return cls(data)._with(known)
 
     @classmethod
@@ -54,6 +59,9 @@ class Graph:
         ``rows="source"``, as SciPy's and NetworkX's adjacency, one from i to j.
         """
         if indices is None:
+            if not hasattr(indptr, "tocsr"):
+                raise TypeError("from_csr: indptr and indices are needed, or a SciPy matrix, not "
+                                f"{type(indptr).__name__} alone")
             matrix = indptr.tocsr()
             if matrix.shape[0] != matrix.shape[1]:
                 raise ValueError(f"the matrix has shape {matrix.shape}; a graph's is square")

@@ -47,7 +47,10 @@ def plain_edges(edge_index):
         from torch_geometric import EdgeIndex
 
         if isinstance(edge_index, EdgeIndex):
-            return edge_index.as_tensor()
+            edges = edge_index.as_tensor()
+            # Writes to it move its own version, and not that of what it holds.
+            is_old = edge_index.is_inference() or edge_index._version > 0
+            return edges.clone() if is_old else edges
         raise Decline("the edge_index is a tensor subclass")
     return None
 

@@ -142,7 +142,7 @@ def attention(edges, query, key, value, heads, scale):
     if query.shape[1] != key.shape[1] or query.shape[1] % heads or value.shape[1] % heads:
         raise ValueError(f"columns of query, key and value do not make {heads} heads")
     if scale is None:
-        scale = (query.shape[1] // heads) ** -0.5
+        scale = max(query.shape[1] // heads, 1) ** -0.5
     y = np.empty((len(query), value.shape[1]), query.dtype)
     lse = np.empty((len(query), heads), query.dtype)
     given = (_raw(query), _raw(key), _raw(value), heads, float(scale))

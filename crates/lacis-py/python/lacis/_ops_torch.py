@@ -7,6 +7,7 @@ from . import _torch as kernels
 from ._backward import first_order
 from ._inputs import Decline, edge_adjacency, is_sparse_tensor, segments_of, sparse_input
 from ._graphs import Graph
+from ._layers.common import requires_grad
 from ._ops_numpy import _of_graph
 
 _NAMES = ("sum", "mean", "max", "min", "mul")
@@ -21,9 +22,19 @@ def _rows(x, name):
         raise TypeError(f"{name} is {x.dtype}; float32, float64 or bfloat16 would be right")
     if x.device.type != "cpu":
         raise ValueError(f"{name} is on {x.device}; lacis.ops works on CPUs")
+    if x.layout is not torch.strided:
+        raise TypeError(f"{name} is sparse; {name}.to_dense() would be right")
     if x.dim() == 0:
         raise ValueError(f"{name} must have rows")
     return x.reshape(x.size(0), x[0].numel() if x.size(0) else x[:0].numel())
+
+
+def _indices(given, name):
+    """Numbers of nodes, edges or rows: 64-bit unless they are 32-bit."""
+    given = torch.as_tensor(given)
+    if given.numel() and (given.is_floating_point() or given.is_complex()):
+        raise TypeError(f"{name} must be integers, not {given.dtype}")
+    return given if given.dtype in (torch.int32, torch.int64) else given.long()
 
 
 def _edges(edges, n_targets, n_sources):
@@ -36,13 +47,15 @@ def _edges(edges, n_targets, n_sources):
             edges = edges.to_sparse_csr()
         if is_sparse_tensor(edges) or (isinstance(edges, torch.Tensor)
                                        and edges.layout is not torch.strided):
+            if requires_grad(edges):
+                raise ValueError("values of a sparse matrix have no gradient here; edges and "
+                                 "weight= have")
             sparse = sparse_input(edges)
             return sparse.adjacency, sparse.values
-        edges = torch.as_tensor(edges)
+        edges = _indices(edges, "edges")
         if edges.dim() != 2 or edges.size(0) != 2:
             raise ValueError(f"edges have shape {tuple(edges.shape)}; sources and targets, "
                              "(2, edges), a Graph or a sparse matrix would be right")
-        edges = edges if edges.dtype in (torch.int32, torch.int64) else edges.long()
         if n_targets is None:
             n_targets = max(n_sources, int(edges[1].max()) + 1 if edges.numel() else 0)
         return edge_adjacency(edges, n_targets, n_sources, ordered=True), None
@@ -65,6 +78,8 @@ def spmm(edges, x, weight, reduce, num_nodes):
     shape, rows, name = x.shape, _rows(x, "x"), _NAMES[reduce]
     adjacency, own = _edges(edges, num_nodes, rows.size(0))
     _fits(rows, adjacency.shape[1], "x")
+    if weight is not None and not isinstance(weight, torch.Tensor):
+        weight = torch.as_tensor(weight, dtype=rows.dtype)
     weight = own if weight is None else weight.reshape(-1)
     if weight is not None and weight.numel() != adjacency.shape[2]:
         raise ValueError(f"there are {weight.numel()} weights for {adjacency.shape[2]} edges")
@@ -130,15 +145,17 @@ def attention(edges, query, key, value, heads, scale):
     _fits(value, adjacency.shape[1], "value")
     if query.size(1) != key.size(1) or query.size(1) % heads or value.size(1) % heads:
         raise ValueError(f"columns of query, key and value do not make {heads} heads")
-    scale = (query.size(1) // heads) ** -0.5 if scale is None else float(scale)
+    scale = max(query.size(1) // heads, 1) ** -0.5 if scale is None else float(scale)
     return kernels.dot_attention(query, key.to(query.dtype), value.to(query.dtype), None,
                                  (adjacency, heads, scale, 0.0, 0))
 
 
 def _segments(index, count):
-    index = torch.as_tensor(index).reshape(-1).long()
+    index = _indices(index, "index").reshape(-1).long()
     if count is None:
         count = int(index.max()) + 1 if index.numel() else 0
+    if count < 0:
+        raise IndexError(f"the index names segments outside 0..{count}")
     try:
         return index, segments_of(index, int(count))
     except Decline as declined:
@@ -172,7 +189,7 @@ def scatter(x, index, dim_size, reduce):
 
 
 def segment_reduce(x, ptr, reduce):
-    ptr = torch.as_tensor(ptr).reshape(-1).long()
+    ptr = _indices(ptr, "ptr").reshape(-1).long()
     lengths = ptr.diff()
     if ptr.numel() == 0 or int(ptr[0]) != 0 or int(ptr[-1]) != x.size(0) or (lengths < 0).any():
         raise ValueError("ptr must ascend from 0 to the number of rows")
@@ -181,4 +198,9 @@ def segment_reduce(x, ptr, reduce):
 
 
 def gather(x, index):
-    return torch.as_tensor(x).index_select(0, torch.as_tensor(index).long())
+    x, index = torch.as_tensor(x), _indices(index, "index").long()
+    if x.dim() == 0:
+        raise ValueError("x must have rows")
+    if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < x.size(0):
+        raise IndexError(f"the index names a row outside 0..{x.size(0)}")
+    return x.index_select(0, index)

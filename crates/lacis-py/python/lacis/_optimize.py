@@ -4,11 +4,12 @@ chosen with that in mind, and backward products from some of their pairs where t
 import json
 import uuid
 from collections import OrderedDict
+from weakref import ref
 
 import torch
 
 from . import _lacis, _patch, _plans
-from ._cache import derived, identity, peek
+from ._cache import derived, peek
 from ._dense import Order
 from ._torch import Matrix
 
@@ -136,6 +137,9 @@ def samplers(layer, operator, x, hops):
 def order_of(layer, kind, matrix, x, how):
     """How a layer computes `A·x·Wᵀ`; `how` is (columns of the result, bias, root weight) and how
     many times it gathers, if not once."""
+    if kind != "gcn" and torch.is_grad_enabled() and x.is_inference():
+        # No backward pass may read it, as the originals' need not.
+        return Order(matrix)
     optimized = is_optimized(layer)
     stays = optimized and _was_seen(matrix, x)
     plan = _plans.plan(kind, matrix, x, how, (stays, budget_of(layer)))
@@ -159,17 +163,30 @@ def _was_seen(matrix, x):
     """
     if not isinstance(matrix, Matrix) or x.requires_grad or x.is_inference():
         return False
-    key = ("seen", id(matrix))
-    seen = peek(x, key)
-    if seen is not None and seen[0] is matrix:
+    seen = peek(x, "seen", (id(matrix),))
+    if seen is not None and seen[0] is matrix and _is_same(x, seen[1]):
         return True
-    derived(x, key, lambda: (matrix, identity(x)))
+    _remember(x, "seen", [matrix, ref(x)])
     return False
 
 
+def _is_same(x, before):
+    """Whether it is the very tensor, or a view, which shares its version with what it is a view of.
+    `p.data` is a new tensor each time, whose version says nothing of writes to `p`."""
+    return before() is x or x._is_view()
+
+
+def _remember(x, key, made):
+    """Keeps a list that begins with the matrix."""
+    derived(x, key, lambda: made, which=(id(made[0]),))[:] = made
+
+
 def _kept(matrix, x):
-    found = derived(x, ("product", id(matrix)), lambda: (matrix, matrix.product(x)))
-    return found[1] if found[0] is matrix else matrix.product(x)
+    found = peek(x, "product", (id(matrix),))
+    if found is None or found[0] is not matrix or not _is_same(x, found[1]):
+        found = [matrix, ref(x), matrix.product(x)]
+        _remember(x, "product", found)
+    return found[2]
 
 
 def kept_product(matrix, x):

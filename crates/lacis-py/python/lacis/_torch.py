@@ -27,6 +27,7 @@ def empty(rows, cols, dtype):
 
 def as_rows(x):
     """The same matrix with the elements of a row one after another."""
+    x = x.resolve_neg()  # parts of conjugates have the other sign in memory
     rows, cols = x.shape
     if (cols > 1 and x.stride(1) != 1) or (rows > 1 and x.stride(0) < cols):
         return x.contiguous()
@@ -204,13 +205,21 @@ def weighted(adjacency, x, weight):
 class _Weighted(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight, adjacency):
-        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, weight)
-        ctx.adjacency = adjacency
+        needs_x, needs_weight, _ = ctx.needs_input_grad
+        ctx.save_for_backward(x if needs_weight else None, weight if needs_x else None)
+        ctx.adjacency, ctx.dtype = adjacency, weight.dtype
         return Matrix(adjacency, values=weight).product(x)
 
     @staticmethod
-    @first_order
+    @each_alone
     def backward(ctx, grad):
+        if torch.is_grad_enabled() and not ctx.needs_input_grad[1]:  # a product like any other
+            return Matrix(ctx.adjacency, values=ctx.saved_tensors[1]).t()(grad), None, None
+        return _Weighted.first(ctx, grad)
+
+    @staticmethod
+    @first_order
+    def first(ctx, grad):
         x, weight = ctx.saved_tensors
         grad = as_rows(grad)
         dx = dweight = None
@@ -218,10 +227,10 @@ class _Weighted(torch.autograd.Function):
             dx = Matrix(ctx.adjacency, values=weight).t().product(grad)
         if ctx.needs_input_grad[1]:
             x = as_rows(x)
-            dweight = torch.empty(weight.shape, dtype=SUMS[x.dtype])
+            dweight = torch.empty(ctx.adjacency.shape[2], dtype=SUMS[x.dtype])
             _lacis.value_gradients(ctx.adjacency, NUMBERS[x.dtype],
                                    (raw(x), raw(grad), raw_list(dweight)), threads())
-            dweight = dweight.to(weight.dtype)
+            dweight = dweight.to(ctx.dtype)
         return dx, dweight, None
 
 
@@ -245,36 +254,39 @@ class _Extreme(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, adjacency, reduce, ties, values):
         ctx.adjacency, ctx.reduce, ctx.ties = adjacency, reduce, ties
-        given, x = x, as_rows(x)
-        at = None
-        if ties == FIRST:
-            y = empty(adjacency.shape[0], x.size(1), x.dtype)
-            at = torch.empty(y.shape, dtype=torch.int32)
-            own = None
-            if values is not None:
-                own = arrange(adjacency, values.detach().to(SUMS[x.dtype]), False)
-            _lacis.spmm_arguments(adjacency, NUMBERS[x.dtype],
-                                  (raw(x), raw(y), raw_list(at), reduce, address(own)), threads())
-        else:
-            y = _extreme(adjacency, x, reduce, values)
-        ctx.save_for_backward(given, y, at, values)
+        if ties != FIRST:
+            y = _extreme(adjacency, as_rows(x), reduce, values)
+            ctx.save_for_backward(x, y, None, values)
+            return y
+        x = as_rows(x)
+        y = empty(adjacency.shape[0], x.size(1), x.dtype)
+        at = torch.empty(y.shape, dtype=torch.int32)
+        own = None
+        if values is not None:
+            own = arrange(adjacency, values.detach().to(SUMS[x.dtype]), False)
+        _lacis.spmm_arguments(adjacency, NUMBERS[x.dtype],
+                              (raw(x), raw(y), raw_list(at), reduce, address(own)), threads())
+        # Which entries they are is enough: programs may change features and results in place.
+        ctx.save_for_backward(None, None, at, values)
         return y
 
     @staticmethod
     @first_order
     def backward(ctx, grad):
         x, y, at, values = ctx.saved_tensors
-        adjacency, x, grad = ctx.adjacency, as_rows(x), as_rows(grad)
-        dx = empty(*x.shape, x.dtype)
+        adjacency, x, grad = ctx.adjacency, _as_rows(x), as_rows(grad)
+        dx = empty(adjacency.shape[1], grad.size(1), grad.dtype)
         own = [None, None]
         if values is not None:
-            values = values.to(SUMS[x.dtype])
+            values = values.to(SUMS[grad.dtype])
             own = [arrange(adjacency, values, transposed) for transposed in (False, True)]
         if at is None:
             at = torch.empty(0, dtype=torch.int32)
+        else:  # neither is read
+            x, y = dx, grad
         tensors = (raw(x), raw(y), raw(grad), raw(dx), raw_list(at))
         _lacis.spmm_extreme_backward(
-            adjacency, NUMBERS[x.dtype],
+            adjacency, NUMBERS[grad.dtype],
             (tensors, ctx.reduce, ctx.ties, address(own[0]), address(own[1])), threads())
         return dx, None, None, None, None
 
@@ -515,7 +527,7 @@ class _Reduce(torch.autograd.Function):
         # A product's gradient follows from its factors too, an extreme's only from which one it is.
         follows = grad.requires_grad or (ctx.reduce == REDUCE["mul"] and x.requires_grad)
         if torch.is_grad_enabled() and follows:
-            return _again(grad, index, ctx.segments, ctx.reduce), None, None, None
+            return _again(grad, x, index, ctx.segments, ctx.reduce), None, None, None
         x, grad = _as_rows(x), as_rows(grad)
         dx = empty(*ctx.shape, grad.dtype)
         given = raw(dx) if x is None else raw(x)
@@ -524,11 +536,16 @@ class _Reduce(torch.autograd.Function):
         return dx, None, None, None
 
 
-def _again(grad, index, segments, reduce):
-    """The gradient of a sum or mean in operations that can be differentiated again."""
-    if reduce > 1:
+def _again(grad, x, index, segments, reduce):
+    """The gradient of a reduction in operations that can be differentiated again."""
+    if reduce == REDUCE["mul"]:
         raise RuntimeError("lacis: the gradient of this reduction cannot be differentiated again; "
                            "lacis.unpatch() brings back an operation whose gradient can")
+    if reduce > 1:  # equal extremes share the gradient
+        with torch.no_grad():
+            shares = (x == reduce_rows(as_rows(x), segments, reduce)[index]).to(grad.dtype)
+            shares /= reduce_rows(shares, segments, 0)[index].clamp(min=1)
+        return grad.index_select(0, index) * shares
     if reduce == 1:
         ones = torch.ones((index.numel(), 1), dtype=grad.dtype)
         grad = grad / reduce_rows(ones, segments, 0).clamp(min=1)

@@ -11,6 +11,7 @@ array([[0., 0., 1.],
 """
 
 import sys
+from operator import index
 
 __all__ = ["spmm", "sddmm", "edge_softmax", "attention", "segment_reduce", "scatter", "gather"]
 
@@ -34,9 +35,13 @@ def _code(reduce):
 
 
 def _heads(count):
-    if count < 1:
+    try:
+        heads = index(count)
+    except TypeError:
+        heads = 0
+    if heads < 1:
         raise ValueError(f"heads={count!r}; 1 or more would be right")
-    return int(count)
+    return heads
 
 
 def spmm(edges, x, weight=None, *, reduce="sum", num_nodes=None):

@@ -123,7 +123,7 @@ def _gather_sparse(layer, x, adj, reduce, how):
     edge_weight, pattern = how
     require(edge_weight is None, "edge weights beside a sparse matrix")
     require(layer.fuse and layer.flow == "source_to_target", "a sparse matrix that is not fused")
-    require(not _requires_grad(adj), "a sparse matrix whose values need a gradient")
+    require(not requires_grad(adj), "a sparse matrix whose values need a gradient")
     sparse = sparse_input(adj)
     require(sparse is not None, "an adjacency of unknown kind")
     if pattern and is_sparse_tensor(adj):
@@ -134,7 +134,7 @@ def _gather_sparse(layer, x, adj, reduce, how):
     return sparse_product(sparse, x[0].dtype, reduce)
 
 
-def _requires_grad(adj):
+def requires_grad(adj):
     needs = adj.requires_grad
     return needs() if callable(needs) else needs
 
@@ -216,7 +216,7 @@ def _cached_norm(layer, edge_index, weight, n):
 def _norm_sparse(layer, x, adj, edge_weight, improved, loops, cached):
     from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-    require(not _requires_grad(adj), "a sparse matrix whose values need a gradient")
+    require(not requires_grad(adj), "a sparse matrix whose values need a gradient")
     require(layer.fuse and layer.flow == "source_to_target", "a sparse matrix that is not fused")
     sparse = sparse_input(adj)
     require(sparse is not None, "an adjacency of unknown kind")

@@ -68,9 +68,10 @@ def _adds(second, target, source):
 
 
 def _gathered(self, operator, source):
-    """The neighbours' features, kept where a layer is optimized and they stay the same."""
+    """The neighbours' features, kept where a layer is optimized and they stay the same. Who gets
+    them may write to them, or hand them out."""
     gathered = kept_product(operator, source) if is_optimized(self) else None
-    return operator(source) if gathered is None else gathered
+    return operator(source) if gathered is None else gathered.clone()
 
 
 def sage(self, x, edge_index, size=None):
@@ -93,7 +94,7 @@ def gin(self, x, edge_index, size=None):
     source, target = pair_of(x)
     operator = gather(self, (source, target), edge_index, size, pattern=True)
     looped = None
-    if target is source and isinstance(operator, Matrix) and _is_zero(self.eps):
+    if target is source and isinstance(operator, Matrix) and _is_zero(self.eps, source):
         looped = operator.plus_identity()
 
     def run():
@@ -113,10 +114,12 @@ def gin(self, x, edge_index, size=None):
     return run
 
 
-def _is_zero(eps):
-    """Whether a node counts as much as its neighbours, and nobody learns how much."""
+def _is_zero(eps, x):
+    """Whether a node counts as much as its neighbours, nobody learns how much, and the number is of
+    no wider type than the features, which the original would make wider."""
     if isinstance(eps, Tensor):
-        return not eps.requires_grad and eps.numel() == 1 and eps.item() == 0.0
+        return not eps.requires_grad and eps.numel() == 1 and eps.item() == 0.0 \
+            and torch.promote_types(eps.dtype, x.dtype) is x.dtype
     return eps == 0.0
 
 
