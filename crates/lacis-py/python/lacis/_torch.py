@@ -148,7 +148,8 @@ class Matrix:
         if dx is None:
             dx = empty(self.shape[1], grad.size(1), grad.dtype)
         which = self.t()._which(torch.float32, None, out is not None)
-        sampling.spmm(self.adjacency, (number, (raw(grad), raw(dx), which)), self._crew(grad.size(1)))
+        given = (number, (raw(grad), raw(dx), which))
+        sampling.spmm(self.adjacency, given, self._crew(grad.size(1)))
         return dx
 
     def __call__(self, x, bias=None, sample=None):
