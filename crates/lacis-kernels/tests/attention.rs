@@ -4,7 +4,7 @@ use half::bf16;
 use lacis_core::reference as truth;
 use lacis_core::{Csr, CsrParts, Dense, Element, Rng, Threads};
 use lacis_kernels::attention::{
-    DotAttention, DotAttentionGrads, Gat, GatGrads, GatV2, GatV2Grads, Given,
+    DotAttention, DotAttentionGrads, DotGiven, Gat, GatGrads, GatV2, GatV2Grads, Given,
 };
 use lacis_kernels::dropout::Dropout;
 use lacis_kernels::{Isa, Mat, Stored};
@@ -410,8 +410,8 @@ fn check_dot<T: Stored>(a: &Csr, case: Case) {
     let grads = reference.backward(a, &wide.grad).unwrap();
     let mut right = vec![y, grads.queries, grads.keys, grads.values, callers(a, &grads.bias)];
     right.extend(grads.features.as_ref().map(|features| callers(a, features)));
-    let ends = [&inputs.target, &inputs.source, &inputs.values].map(Mat::from);
-    let mut dot = DotAttention::new(a.view(), ends, case.heads, SCALE).unwrap();
+    let width = case.value_width();
+    let mut dot = DotAttention::new(a.view(), &inputs.target, width, case.heads, SCALE).unwrap();
     if let Some(features) = &inputs.features {
         dot = dot.with_features(features).unwrap();
     }
@@ -421,33 +421,60 @@ fn check_dot<T: Stored>(a: &Csr, case: Case) {
     if let Some(dropout) = case.dropout() {
         dot = dot.with_dropout(dropout).unwrap();
     }
-    let found = on_every_machine(|isa, threads| {
-        let (n, m, nnz, k) = (a.n_rows(), a.n_cols(), a.nnz(), case.width());
-        let wide = case.value_width();
-        let (mut y, mut lse) = (case.unset::<T>(n, wide), case.unset::<T::Sum>(n, case.heads));
-        dot.forward(isa, (&mut y, &mut lse), threads).unwrap();
-        let [mut queries, mut keys, mut values, mut features] =
-            [(n, k), (m, k), (m, wide), (nnz, k)].map(|(rows, k)| case.unset(rows, k));
-        let mut bias = case.unset(nnz, case.heads);
-        let (grad, view) = ((&inputs.grad).into(), transpose.view());
-        let given = Given { transpose: view, y: (&y).into(), bias: None, lse: (&lse).into(), grad };
-        let grads = DotAttentionGrads {
-            queries: (&mut queries).into(),
-            keys: (&mut keys).into(),
-            values: (&mut values).into(),
-            features: case.features.then_some((&mut features).into()),
-            bias: Some((&mut bias).into()),
-        };
-        dot.backward(isa, &given, grads, threads).unwrap();
-        let mut found = Found::new();
-        [&y, &queries, &keys, &values].into_iter().for_each(|x| found.push(x));
+    // With what edges get, and without.
+    for wanted in [true, false] {
+        let found = on_every_machine(|isa, threads| {
+            run_dot(&dot, (isa, threads), (&inputs, &transpose), (case, wanted))
+        });
+        let count = if wanted { right.len() } else { 4 };
+        compare::<T>(a, case, found, &right[..count]);
+    }
+}
+
+/// The result and all gradients, those of edges where they are wanted.
+fn run_dot<T: Stored>(
+    dot: &DotAttention<'_, T>,
+    (isa, threads): (Isa, &Threads),
+    (inputs, transpose): (&Inputs<T>, &Csr),
+    (case, wanted): (Case, bool),
+) -> Found {
+    let (n, m, nnz) = (transpose.n_cols(), transpose.n_rows(), transpose.nnz());
+    let (k, width) = (case.width(), case.value_width());
+    let (mut y, mut lse) = (case.unset::<T>(n, width), case.unset::<T::Sum>(n, case.heads));
+    let given = [&inputs.source, &inputs.values].map(Mat::from);
+    dot.forward(isa, given, (&mut y, &mut lse), threads).unwrap();
+    let [mut queries, mut features] = [(n, k), (nnz, k)].map(|(rows, k)| case.unset(rows, k));
+    let (mut ends, mut bias) = (case.unset(m, k + width), case.unset(nnz, case.heads));
+    for j in 0..m {
+        let (key, value) = ends.row_mut(j).split_at_mut(k);
+        key.copy_from_slice(inputs.source.row(j));
+        value.copy_from_slice(inputs.values.row(j));
+    }
+    let given =
+        DotGiven { transpose: transpose.view(), lse: (&lse).into(), grad: (&inputs.grad).into() };
+    let grads = DotAttentionGrads {
+        queries: (&mut queries).into(),
+        ends: (&mut ends).into(),
+        features: (wanted && case.features).then_some((&mut features).into()),
+        bias: wanted.then_some((&mut bias).into()),
+    };
+    dot.backward(isa, &given, grads, threads).unwrap();
+    // Nothing is written between rows.
+    Found::new().push(&ends);
+    let part = |from: usize, width: usize| {
+        let row = |j: usize| ends.row(j)[from..from + width].to_vec();
+        let data: Vec<T> = (0..m).flat_map(row).collect();
+        Dense::from_vec(data, m, width).unwrap()
+    };
+    let mut found = Found::new();
+    [&y, &queries, &part(0, k), &part(k, width)].into_iter().for_each(|x| found.push(x));
+    if wanted {
         found.push(&bias);
         if case.features {
             found.push(&features);
         }
-        found
-    });
-    compare::<T>(a, case, found, &right);
+    }
+    found
 }
 
 fn check_all<T: Stored>(a: &Csr, case: Case) {
@@ -542,8 +569,13 @@ fn short_rows_beside_long_ones() {
             check_gat::<f32>(&a, Case::plain(heads, channels), true);
         }
     }
+    for (heads, channels) in [(8, 4), (3, 8), (1, 10), (2, 16), (1, 41), (2, 80)] {
+        check_dot::<f32>(&a, Case::plain(heads, channels));
+    }
     let gaps = Case { gap: 3, ..Case::plain(8, 4) };
     check_gat::<f32>(&a, gaps, true);
+    check_dot::<f32>(&a, gaps);
+    check_dot::<f32>(&a, Case { value_channels: Some(3), ..Case::plain(1, 20) });
     check_gat::<f32>(&a, Case { gap: 1, ..Case::plain(1, 10) }, true);
     // What edges have of their own is done row by row.
     check_gat::<f32>(&a, Case { dropout: true, ..Case::plain(8, 4) }, true);
@@ -555,6 +587,7 @@ fn short_rows_of_far_columns() {
     let a = rows_of_lengths(90, 20_000, &[3, 0, 7, 1]);
     for (heads, channels) in [(8, 4), (8, 2), (1, 41), (2, 16)] {
         check_gat::<f32>(&a, Case::plain(heads, channels), false);
+        check_dot::<f32>(&a, Case::plain(heads, channels));
     }
 }
 
@@ -602,6 +635,7 @@ fn many_slices_and_a_row_in_parts() {
     let a = matrix(300, 200, 130_000, false);
     let case = Case { dropout: true, ..Case::plain(2, 3) };
     check_all::<f32>(&a, case);
+    check_dot::<f32>(&a, Case::plain(2, 3));
 }
 
 #[test]
@@ -722,13 +756,34 @@ fn sizes_are_checked() {
     assert!(gat.forward(isa, (&mut y, &mut Dense::zeros(5, 1)), &threads).is_err());
     assert!(gat.forward(isa, (&mut y, &mut lse), &threads).is_ok());
     assert!(GatV2::new(a.view(), [(&wrong).into(), (&inputs.source).into()], t, SLOPE).is_err());
-    let ends = [Mat::from(&inputs.target), Mat::from(&inputs.source), Mat::from(&inputs.values)];
-    assert!(DotAttention::new(a.view(), ends, 4, SCALE).is_err());
-    assert!(DotAttention::new(a.view(), ends, 0, SCALE).is_err());
-    assert!(DotAttention::new(a.view(), [ends[0]; 3], 2, SCALE).is_err());
+    let (width, wide) = (case.width(), case.value_width());
+    assert!(DotAttention::new(a.view(), &inputs.target, wide, 4, SCALE).is_err());
+    assert!(DotAttention::new(a.view(), &inputs.target, wide, 0, SCALE).is_err());
+    assert!(DotAttention::new(a.view(), &inputs.source, wide, 2, SCALE).is_err());
+    let dot = DotAttention::new(a.view(), &inputs.target, wide, 2, SCALE).unwrap();
+    let [keys, values] = [&inputs.source, &inputs.values].map(Mat::from);
+    let (mut y, mut lse): (Dense, Dense) = (Dense::zeros(5, wide), Dense::zeros(5, 2));
+    assert!(dot.forward(isa, [keys, (&wrong).into()], (&mut y, &mut lse), &threads).is_err());
+    assert!(
+        dot.forward(isa, [(&inputs.target).into(), values], (&mut y, &mut lse), &threads).is_err()
+    );
+    assert!(dot.forward(isa, [keys, values], (&mut y, &mut lse), &threads).is_ok());
+    for (columns, fits) in [(width + wide, true), (width, false)] {
+        let (mut queries, mut ends) = (Dense::zeros(5, width), Dense::zeros(4, columns));
+        let transpose = a.transpose(&threads);
+        let given = DotGiven { transpose: transpose.view(), lse: (&lse).into(), grad: (&y).into() };
+        let grads = DotAttentionGrads {
+            queries: (&mut queries).into(),
+            ends: (&mut ends).into(),
+            features: None,
+            bias: None,
+        };
+        assert_eq!(dot.backward(isa, &given, grads, &threads).is_ok(), fits);
+    }
     // Dropout needs to know the edges by their positions.
     let dropout = Dropout::new(Rng::new(1, "coefficients"), 0.5).unwrap();
-    let gatv2 = GatV2::new(a.view(), [ends[0], ends[1]], t, SLOPE).unwrap();
+    let ends = [Mat::from(&inputs.target), Mat::from(&inputs.source)];
+    let gatv2 = GatV2::new(a.view(), ends, t, SLOPE).unwrap();
     let gatv2 = gatv2.with_dropout(dropout).unwrap();
     let transpose = a.transpose(&threads);
     let (grad, view) = ((&inputs.grad).into(), transpose.view());

@@ -101,6 +101,9 @@ fn many_blocks_and_pieces() {
         check::<f32, f32, f32>(form, (400, 70, 300));
     }
     check::<f32, f32, f32>(Form::Tn, (20, 5000, 18));
+    // Rows with more numbers than a block is meant to have.
+    check::<f32, f32, f32>(Form::Nn, (3, 2, 33_000));
+    check::<f32, f32, f32>(Form::Nn, (3, 33_000, 17));
     check::<f32, f32, f32>(Form::Nn, (5, 3000, 9));
 }
 

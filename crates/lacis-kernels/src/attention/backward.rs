@@ -45,9 +45,7 @@ impl<T: Stored> Given<'_, T> {
         layout: Layout,
         edges: &Edges<'_, T>,
     ) -> Result<()> {
-        same_size(op, "rows of the transpose", a.n_cols, self.transpose.n_rows())?;
-        same_size(op, "columns of the transpose", a.n_rows(), self.transpose.n_cols)?;
-        same_size(op, "entries of the transpose", a.cols.len(), self.transpose.cols.len())?;
+        check_transpose(op, (a, self.transpose), edges)?;
         same_size(op, "rows of y", a.n_rows(), self.y.n_rows)?;
         same_size(op, "columns of y", layout.width(), self.y.n_cols)?;
         if let Some(bias) = self.bias {
@@ -57,13 +55,26 @@ impl<T: Stored> Given<'_, T> {
         same_size(op, "rows of lse", a.n_rows(), self.lse.n_rows)?;
         same_size(op, "rows of the gradient of y", a.n_rows(), self.grad.n_rows)?;
         same_size(op, "columns of the gradient of y", layout.width(), self.grad.n_cols)?;
-        if edges.are_told_apart() && self.transpose.order.is_none() && !a.cols.is_empty() {
-            let problem = "the transpose does not know the edges' positions, which features, \
-                           bias and dropout of edges need; one from transpose_with_order does";
-            return Err(Error::argument(op, problem));
-        }
         Ok(())
     }
+}
+
+/// # Errors
+/// When the transpose has other sizes, or edges have to be told apart and it cannot.
+pub(super) fn check_transpose<T: Stored>(
+    op: &'static str,
+    (a, transpose): (CsrView<'_>, CsrView<'_>),
+    edges: &Edges<'_, T>,
+) -> Result<()> {
+    same_size(op, "rows of the transpose", a.n_cols, transpose.n_rows())?;
+    same_size(op, "columns of the transpose", a.n_rows(), transpose.n_cols)?;
+    same_size(op, "entries of the transpose", a.cols.len(), transpose.cols.len())?;
+    if edges.are_told_apart() && transpose.order.is_none() && !a.cols.is_empty() {
+        let problem = "the transpose does not know the edges' positions, which features, bias and \
+                       dropout of edges need; one from transpose_with_order does";
+        return Err(Error::argument(op, problem));
+    }
+    Ok(())
 }
 
 /// Scores of a chunk of edges and what becomes of them.
@@ -94,11 +105,7 @@ impl<F: Real> Chunk<F> {
     ) {
         let n = entries.len();
         let used = layout.score_vectors(n);
-        let lse = self.lse.as_flattened();
-        for (s, lse) in self.scores[..used].as_flattened_mut().iter_mut().zip(lse) {
-            *s = math::exp::<M, F>(*s - *lse);
-        }
-        layout.set_after(&mut self.scores, n, F::ZERO);
+        self.find_powers::<M>(layout, n);
         let p = self.scores[..used].as_flattened().iter();
         let dots = self.dots[..used].as_flattened_mut().iter_mut();
         let dots = dots.zip(self.delta.as_flattened());
@@ -113,6 +120,43 @@ impl<F: Real> Chunk<F> {
             }
         }
         layout.set_after(&mut self.dots, n, F::ZERO);
+    }
+
+    /// From scores and `lse` to `p`.
+    #[inline(always)]
+    fn find_powers<M: Arith>(&mut self, layout: Layout, n: usize) {
+        let used = layout.score_vectors(n);
+        let lse = self.lse.as_flattened();
+        for (s, lse) in self.scores[..used].as_flattened_mut().iter_mut().zip(lse) {
+            *s = math::exp::<M, F>(*s - *lse);
+        }
+        layout.set_after(&mut self.scores, n, F::ZERO);
+    }
+
+    /// From scores, `lse` and dots to `p`, `p'` and `p'·dots`.
+    #[inline(always)]
+    pub fn weigh<M: Arith, T: Stored<Sum = F>>(
+        &mut self,
+        layout: Layout,
+        edges: &Edges<'_, T>,
+        (a, entries): (CsrView<'_>, Range<usize>),
+    ) {
+        let n = entries.len();
+        let used = layout.score_vectors(n);
+        self.find_powers::<M>(layout, n);
+        let p = edges.dropped(layout, (a, entries), (&self.scores, &mut self.dropped));
+        scale(&mut self.dots[..used], p);
+        layout.set_after(&mut self.dots, n, F::ZERO);
+    }
+
+    /// From `p'·dots` and `δ` to the gradients of the scores.
+    #[inline(always)]
+    pub fn less_delta<M: Arith>(&mut self, layout: Layout, n: usize) {
+        let used = layout.score_vectors(n);
+        let given = self.scores.as_flattened().iter().zip(self.delta.as_flattened());
+        for (dot, (p, delta)) in self.dots[..used].as_flattened_mut().iter_mut().zip(given) {
+            *dot = M::mul_add(-*p, *delta, *dot);
+        }
     }
 
     /// `p'`, after [`Chunk::differentiate`].

@@ -10,17 +10,21 @@
 //! Scores lie as in [`super::lanes`]; a number per row and head likewise, row after row. Results
 //! are staged, so that the last vector of a row may run on into the next, which is written later.
 
+mod endings;
 mod tiles;
 
 use std::ops::Range;
 
 use lacis_core::CsrView;
 
-use super::lanes::{FAR, LANES, Lanes, Layout, Vector, add_ln, exp_less, has_shapes, mul, slopes};
+use super::lanes::{
+    LANES, Lanes, Layout, Names, Vector, add_ln, exp_less, has_shapes, mul, slopes,
+};
 use crate::isa::{Arith, per_isa};
 use crate::matrix::{Mat, MatMut};
 use crate::mem::{L1, L2, Past, copy_past, fetch_lines};
 use crate::real::{Real, Stored};
+pub(super) use endings::{Scaled, Times, goes_past, take, write_stats};
 pub(super) use tiles::{Ending, add_rows, dots, row_dots, stage, weigh};
 
 /// Rows of a block, at most.
@@ -41,9 +45,11 @@ pub(super) fn most_rows(layout: Layout) -> usize {
 pub(super) struct Block<'a> {
     pub first: usize,
     pub rows: usize,
-    /// The columns of its entries, and of those that come some entries later.
+    /// The columns of its entries.
     pub cols: &'a [u32],
+    /// Those of entries that come later: many, and a few.
     coming: &'a [u32],
+    near: &'a [u32],
     ends: [u32; ROWS + 1],
 }
 
@@ -61,15 +67,22 @@ impl<'a> Block<'a> {
             ends[n] = end as u32;
         }
         let end = start + ends[n] as usize;
-        let cols = &a.cols[start..end];
-        let coming = a.cols.get(start + FAR..end + FAR).unwrap_or(cols);
-        (n > 0).then_some(Block { first, rows: n, cols, coming, ends })
+        let Names { own: cols, far: coming, near } = Names::new(a.cols, start..end);
+        (n > 0).then_some(Block { first, rows: n, cols, coming, near, ends })
     }
 
     /// The entries of row `r`, counted from the first of the block.
     #[inline(always)]
-    fn row(&self, r: usize) -> Range<usize> {
+    pub fn row(&self, r: usize) -> Range<usize> {
         self.ends[r] as usize..self.ends[r + 1] as usize
+    }
+
+    /// The columns of some of its entries.
+    #[inline(always)]
+    fn names(&self, span: &Range<usize>) -> Names<'a> {
+        let Range { start, end } = *span;
+        let of = |list: &'a [u32]| &list[start..end];
+        Names { own: of(self.cols), far: of(self.coming), near: of(self.near) }
     }
 
     /// The entries of row `r`: their places, columns, and columns of entries that come later.
@@ -149,6 +162,22 @@ pub(super) fn fits<T: Stored>(layout: Layout) -> bool {
     has_shapes::<T>() && layout.slots <= 8 && layout.width() < WIDE
 }
 
+/// Whether edges name rows of so many bytes that no core has in its own cache: there are too many
+/// of them, and of entries some way apart, a part name rows that are far from each other.
+pub(super) fn is_far(a: CsrView<'_>, bytes: usize) -> bool {
+    /// Bytes of rows that such a cache holds beside everything else.
+    const NEAR: usize = 1 << 19;
+    const SAMPLES: usize = 128;
+    const APART: usize = 251;
+    let (cols, reach) = (a.cols, NEAR / bytes.max(1));
+    if a.n_cols <= reach || cols.len() <= APART {
+        return a.n_cols > reach;
+    }
+    let at = |s: usize| s * (cols.len() - APART) / SAMPLES;
+    let apart = |s: &usize| cols[at(*s)].abs_diff(cols[at(*s) + APART]) as usize > reach;
+    (0..SAMPLES).filter(apart).count() > SAMPLES / 8
+}
+
 /// Asks for a row that is read in a step to come.
 #[inline(always)]
 pub(super) fn ask<T: Stored>(x: Mat<'_, T>, j: u32) {
@@ -160,7 +189,7 @@ pub(super) fn ask<T: Stored>(x: Mat<'_, T>, j: u32) {
 
 /// Asks for the first `n` numbers of a row that is read in this step, some entries later.
 #[inline(always)]
-pub(super) fn ask_near<F: Real>(x: Mat<'_, F>, coming: u32, n: usize) {
+pub(super) fn ask_near<F: Stored>(x: Mat<'_, F>, coming: u32, n: usize) {
     fetch_lines::<F, L1>(x.data, coming as usize * x.stride, n);
 }
 
@@ -241,6 +270,48 @@ fn raw_body<M: Arith, T: Stored, const S: usize>(
         let max = leaky_max(&max, slope);
         greatest[r] = max;
         shift[span].fill(max);
+    }
+}
+
+/// The greatest of each row's scores for each entry, and per row.
+type Greatest<'a, F> = (&'a Block<'a>, &'a [Lanes<F>], [&'a mut [Lanes<F>]; 2]);
+
+/// The greatest score of every row: under each of its scores, and once.
+#[inline(always)]
+pub(super) fn greatest<F: Real>(layout: Layout, job: Greatest<'_, F>) {
+    by_slots!(layout, greatest_rows<F>(job));
+}
+
+per_isa!(fn greatest_rows<[F: Real], [S]>(job: Greatest<'_, F>) = greatest_body);
+
+#[allow(clippy::extra_unused_type_parameters)]
+#[inline(always)]
+fn greatest_body<M: Arith, F: Real, const S: usize>(
+    (block, scores, [under, greatest]): Greatest<'_, F>,
+) {
+    let scores = scores.as_flattened().as_chunks::<S>().0;
+    let [under, greatest] =
+        [under, greatest].map(|list| list.as_flattened_mut().as_chunks_mut::<S>().0);
+    for (r, greatest) in greatest.iter_mut().take(block.rows).enumerate() {
+        let span = block.row(r);
+        let mut max = [F::NEG_INFINITY; S];
+        for scores in &scores[span.clone()] {
+            max = greatest_of(&max, scores);
+        }
+        *greatest = max;
+        under[span].fill(max);
+    }
+}
+
+/// Scores, which become powers, and what is subtracted from them.
+type Exponents<'a, F> = [&'a mut [Lanes<F>]; 2];
+
+per_isa!(pub(super) fn exponentials<[F: Real], []>(job: Exponents<'_, F>) = exponentials_body);
+
+#[inline(always)]
+fn exponentials_body<M: Arith, F: Real>([scores, less]: Exponents<'_, F>) {
+    for (scores, less) in scores.iter_mut().zip(less) {
+        *scores = exp_less::<M, F>(scores, less);
     }
 }
 

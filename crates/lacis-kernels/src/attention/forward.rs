@@ -16,7 +16,7 @@ use lacis_core::{CsrView, Threads};
 use super::edges::Edges;
 use super::gather::weight_at;
 use super::lanes::{Lanes, Layout, Vector, add_ln, copy_tile, exp_less, greater, mul};
-use super::rows::{self, Out, OutRow, Pass, PerEntry, Sizes, Sums, nothing};
+use super::rows::{self, Out, OutRow, Pass, PerEntry, Sizes, Sums, To, nothing};
 use crate::isa::{Arith, Isa};
 use crate::matrix::MatMut;
 use crate::real::{Real, Stored};
@@ -55,7 +55,7 @@ pub(super) trait Score<T: Stored>: Sync {
     );
     /// Does the first rows in a way of its own, up to the one that it returns.
     #[inline(always)]
-    fn blocks(&self, _: &mut Self::Work, rows: Range<usize>, _: (&mut Out<'_, T>, usize)) -> usize {
+    fn blocks(&self, _: &mut Self::Work, rows: Range<usize>, _: To<'_, '_, T>) -> usize {
         rows.start
     }
     /// The slopes of the scores that were asked for last, where sums with them can be kept for the
@@ -211,7 +211,7 @@ impl<T: Stored, S: Score<T>> Pass<T> for Forward<'_, S> {
         &self,
         work: &mut Self::Work,
         rows: Range<usize>,
-        out: (&mut Out<'_, T>, usize),
+        out: To<'_, '_, T>,
         _: &mut [Vector<T>],
     ) -> usize {
         self.score.blocks(&mut work.own, rows, out)

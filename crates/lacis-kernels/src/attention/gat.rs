@@ -26,13 +26,13 @@ use lacis_core::error::same_size;
 use lacis_core::{CsrView, Error, Result, Threads};
 
 use super::backward::{Given, row_of, store_vectors, to_callers_order};
-use super::blocks::Scratch;
+use super::blocks::{self, Scratch};
 use super::edges::{Edges, edge_options};
 use super::forward::{self, Score};
 use super::gather::{self, AddRows, Fetch, Gathered};
 use super::lanes::{Layout, Vector};
 use super::project::{Spread, Vectors, project, project_one, spread};
-use super::rows::{self, Out, PerEntry, nothing};
+use super::rows::{self, Out, PerEntry, To, nothing};
 use crate::dropout::Dropout;
 use crate::isa::{Arith, Isa};
 use crate::matrix::{Mat, MatMut, Room};
@@ -325,22 +325,6 @@ impl<'a, T: Stored> Gat<'a, T> {
         Ok(slots)
     }
 
-    /// Whether edges name rows that no core has in its own cache: there are too many of them, and
-    /// of entries some way apart, a part name rows that are far from each other.
-    fn is_far(&self) -> bool {
-        /// Bytes of rows that such a cache holds beside everything else.
-        const NEAR: usize = 1 << 19;
-        const SAMPLES: usize = 128;
-        const APART: usize = 251;
-        let (cols, reach) = (self.a.cols, NEAR / (self.layout.width() * size_of::<T>()));
-        if self.a.n_cols <= reach || cols.len() <= APART {
-            return self.a.n_cols > reach;
-        }
-        let at = |s: usize| s * (cols.len() - APART) / SAMPLES;
-        let apart = |s: &usize| cols[at(*s)].abs_diff(cols[at(*s) + APART]) as usize > reach;
-        (0..SAMPLES).filter(apart).count() > SAMPLES / 8
-    }
-
     fn score<'s>(
         &'s self,
         vectors: &'s [Vectors<T>; 2],
@@ -350,7 +334,8 @@ impl<'a, T: Stored> Gat<'a, T> {
         let bias = bias.map(Mat::from).or(self.edges.bias);
         let edges = Edges { features: None, bias, dropout: self.edges.dropout };
         let slope = T::Sum::of(self.slope);
-        GatScore { gat: self, vectors, source, edges, slope, far: self.is_far() }
+        let far = blocks::is_far(self.a, self.layout.width() * size_of::<T>());
+        GatScore { gat: self, vectors, source, edges, slope, far }
     }
 
     fn check_target(&self) -> Result<()> {
@@ -475,12 +460,7 @@ impl<T: Stored> Score<T> for GatScore<'_, T> {
     }
 
     #[inline(always)]
-    fn blocks(
-        &self,
-        work: &mut Self::Work,
-        rows: Range<usize>,
-        out: (&mut Out<'_, T>, usize),
-    ) -> usize {
+    fn blocks(&self, work: &mut Self::Work, rows: Range<usize>, out: To<'_, '_, T>) -> usize {
         match &mut work.blocks {
             Some(scratch) => self.forward_blocks(scratch, rows, out),
             None => rows.start,

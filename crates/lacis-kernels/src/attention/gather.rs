@@ -13,8 +13,8 @@ use std::ops::Range;
 use lacis_core::CsrView;
 
 use super::edges::{Edges, position};
-use super::lanes::{LANES, Lanes, Layout, Names, across, add, groups};
-use super::lanes::{has_shapes, keep, mul, mul_add};
+use super::lanes::{LANES, Lanes, Layout, Names, across, add, has_shapes, keep, mul, mul_add};
+use super::sums::{KEPT, added, store_kept, store_sums};
 use crate::isa::{Arith, per_isa};
 use crate::matrix::Mat;
 use crate::mem::{L1, L2, fetch_lines};
@@ -300,9 +300,6 @@ fn reduce_body<M: Arith, T: Stored, G: Term<T::Sum>, const K: usize, const V: us
         reduce_tile::<M, T, G, K, 1>(layout.slots, (rows, fetch), term, (tile, out)));
 }
 
-/// Entries whose products are kept before they are summed across lanes.
-const BLOCK: usize = 16;
-
 // Several lists have an element per vector.
 #[allow(clippy::needless_range_loop)]
 #[inline(always)]
@@ -315,59 +312,31 @@ fn reduce_tile<M: Arith, T: Stored, G: Term<T::Sum>, const K: usize, const V: us
     let term = term.part(tile.vector, V);
     let Gathered { x, names: Names { own, far, near }, straddling } = rows;
     let meant = meant::<T::Sum>(tile);
-    let mut products = [[[T::Sum::ZERO; LANES]; V]; BLOCK];
-    let ahead = far.chunks(BLOCK).zip(near.chunks(BLOCK));
-    for (block, (cols, (far, near))) in own.chunks(BLOCK).zip(ahead).enumerate() {
+    let mut kept = [[T::Sum::ZERO; LANES]; KEPT];
+    let mut at = tile.head;
+    let ahead = far.chunks(KEPT).zip(near.chunks(KEPT));
+    for (cols, (far, near)) in own.chunks(KEPT).zip(ahead) {
         let ahead = far.iter().zip(near);
-        for ((products, &j), (far, near)) in products.iter_mut().zip(cols).zip(ahead) {
+        for ((kept, &j), (far, near)) in kept.iter_mut().zip(cols).zip(ahead) {
             if fetch == Fetch::Yes {
                 ask::<T, V>((x, straddling), tile, [*far, *near]);
             }
             let short;
             let row = read!(x, j, tile, T, V => short);
+            let mut products = [[T::Sum::ZERO; LANES]; V];
+            each_vector!(V, v => {
+                products[v] = term.at::<M>(v, &vector::<T, K, V>(row, v, &meant));
+            });
             if K == 0 {
-                let mut sum = [T::Sum::ZERO; LANES];
-                each_vector!(V, v => {
-                    let more = term.at::<M>(v, &vector::<T, K, V>(row, v, &meant));
-                    sum = if v == 0 { more } else { add(&sum, &more) };
-                });
-                products[0] = sum;
+                *kept = added(&products);
             } else {
-                each_vector!(V, v => {
-                    products[v] = term.at::<M>(v, &vector::<T, K, V>(row, v, &meant));
-                });
+                let Some(out) = out.get_mut(at..at + heads_of::<K, V>()) else { return };
+                store_sums::<T::Sum, K, V>(&products, out);
+                at += slots;
             }
         }
-        let mut at = block * BLOCK * slots + tile.head;
-        for products in &products[..cols.len()] {
-            let Some(out) = out.get_mut(at..at + heads_of::<K, V>()) else { return };
-            store_sums::<T::Sum, K, V>(products, tile.first, out);
-            at += slots;
-        }
-    }
-}
-
-/// The sums of the heads of a tile, side by side.
-#[inline(always)]
-fn store_sums<F: Real, const K: usize, const V: usize>(
-    products: &[Lanes<F>; V],
-    first: bool,
-    out: &mut [F],
-) {
-    match K {
-        0 => {
-            let so_far = if first { F::ZERO } else { out[0] };
-            out[0] = so_far + across(&products[0]);
-        }
-        LANES => {
-            each_vector!(V, v => out[v] = across(&products[v]));
-        }
-        _ => {
-            each_vector!(V, v => {
-                let heads = LANES / K;
-                let sums = groups::<F, K>(&products[v]);
-                out[v * heads..][..heads].copy_from_slice(&sums[..heads]);
-            });
+        if K == 0 {
+            at = store_kept((&kept, cols.len(), tile.first), out, (at, slots));
         }
     }
 }
@@ -484,13 +453,13 @@ pub(super) fn dots_one<F: Real>(layout: Layout, [x, z]: [&[Lanes<F>]; 2], out: &
     let both = x.iter().zip(z).take(layout.vectors);
     match layout.shape.0 {
         2 => both.enumerate().for_each(|(v, (x, z))| {
-            store_sums::<F, 2, 1>(&[mul(x, z)], true, &mut out[8 * v..8 * v + 8]);
+            store_sums::<F, 2, 1>(&[mul(x, z)], &mut out[8 * v..8 * v + 8]);
         }),
         4 => both.enumerate().for_each(|(v, (x, z))| {
-            store_sums::<F, 4, 1>(&[mul(x, z)], true, &mut out[4 * v..4 * v + 4]);
+            store_sums::<F, 4, 1>(&[mul(x, z)], &mut out[4 * v..4 * v + 4]);
         }),
         8 => both.enumerate().for_each(|(v, (x, z))| {
-            store_sums::<F, 8, 1>(&[mul(x, z)], true, &mut out[2 * v..2 * v + 2]);
+            store_sums::<F, 8, 1>(&[mul(x, z)], &mut out[2 * v..2 * v + 2]);
         }),
         _ => {
             let per_head = layout.per_head();

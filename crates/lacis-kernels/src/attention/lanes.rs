@@ -504,21 +504,6 @@ fn narrow<T: Stored>(from: &[T::Sum], out: &mut [T]) {
     }
 }
 
-/// The sums of groups of `K` lanes, in the first lanes.
-#[inline(always)]
-pub(super) fn groups<F: Real, const K: usize>(x: &Lanes<F>) -> Lanes<F> {
-    let mut lanes = *x;
-    let mut left = LANES;
-    while left > LANES / K {
-        let old = lanes;
-        left /= 2;
-        for l in 0..left {
-            lanes[l] = old[2 * l] + old[2 * l + 1];
-        }
-    }
-    lanes
-}
-
 /// The sum of all lanes.
 #[inline(always)]
 pub(super) fn across<F: Real>(x: &Lanes<F>) -> F {

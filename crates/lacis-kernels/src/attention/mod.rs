@@ -30,9 +30,10 @@ mod gatv2;
 mod lanes;
 mod project;
 mod rows;
+mod sums;
 
 pub use backward::Given;
-pub use dot::{DotAttention, DotAttentionGrads};
+pub use dot::{DotAttention, DotAttentionGrads, DotGiven};
 pub use gat::{Gat, GatGrads};
 pub use gatv2::{GatV2, GatV2Grads};
 
@@ -40,7 +41,7 @@ use lacis_core::error::same_size;
 use lacis_core::{Error, Result, Threads};
 
 use crate::isa::Isa;
-use crate::matrix::MatMut;
+use crate::matrix::{Mat, MatMut};
 use crate::once::once;
 use crate::real::Stored;
 use lanes::Layout;
@@ -78,13 +79,14 @@ once!(Once:
     fn dot_attention(
         of: &DotAttention<'_, Self>,
         isa: Isa,
+        ends: [Mat<'_, Self>; 2],
         out: Outputs<'_, Self>,
         threads: &Threads,
     ) -> Result<()> = DotAttention::forward_here;
     fn dot_attention_backward(
         of: &DotAttention<'_, Self>,
         isa: Isa,
-        given: &Given<'_, Self>,
+        given: &DotGiven<'_, Self>,
         grads: DotAttentionGrads<'_, Self>,
         threads: &Threads,
     ) -> Result<()> = DotAttention::backward_here;

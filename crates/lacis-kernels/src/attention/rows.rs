@@ -49,11 +49,15 @@ pub(super) trait Pass<T: Stored>: Sync {
         &self,
         _: &mut Self::Work,
         rows: Range<usize>,
-        _: (&mut Out<'_, T>, usize),
+        _: To<'_, '_, T>,
         _: &mut [Vector<T>],
     ) -> usize {
         rows.start
     }
+    /// Reads what is in row `i` of the result, which is about to be overwritten, before the row is
+    /// begun; a part of a row that was cut has none. See [`cut_rows`].
+    #[inline(always)]
+    fn meet(&self, _: &mut Self::Work, _: usize, _: Option<OutRow<'_, T>>) {}
     /// Reads what row `i` has, and sets its sums to what they are without entries.
     fn begin<M: Arith>(&self, work: &mut Self::Work, i: usize, sums: &mut [Vector<T>]);
     /// Adds entries to the sums of the row that was begun, and writes what each has of its own.
@@ -98,6 +102,9 @@ pub(super) struct Out<'a, T: Stored> {
     pub features: [MatMut<'a, T>; 2],
     pub stats: MatMut<'a, T::Sum>,
 }
+
+/// Where rows go, and the number of the first.
+pub(super) type To<'o, 'a, T> = (&'o mut Out<'a, T>, usize);
 
 /// One row of it.
 pub(super) struct OutRow<'a, T: Stored> {
@@ -221,6 +228,11 @@ fn slices(a: CsrView<'_>) -> Vec<Range<usize>> {
     slices
 }
 
+/// Rows that are done in parts.
+pub(super) fn cut_rows(a: CsrView<'_>) -> impl Iterator<Item = usize> {
+    (0..a.n_rows()).filter(move |&i| a.row(i).len() > SLICE_ENTRIES)
+}
+
 /// What becomes a task: a slice, or some entries of its one row.
 type Piece = (usize, Option<Range<usize>>);
 
@@ -320,6 +332,7 @@ fn body<M: Arith, T: Stored, P: Pass<T>>(
             out.row(i - first).clear(stats);
             continue;
         }
+        pass.meet(work, i, out.as_mut().map(|out| out.row(i - first)));
         pass.begin::<M>(work, i, &mut done.sums);
         let entries = match &entries {
             _ if !pass.reads_entries() => 0..0,

@@ -125,7 +125,8 @@ per_isa!(fn compiled<[X: Stored, O: Stored<Sum = <X as Stored>::Sum>], [V]>
 #[inline(always)]
 fn body<M: Arith, X: Stored, O: Stored<Sum = X::Sum>, const V: usize>(mut part: Part<'_, X, O>) {
     let factors = part.first.x.n_cols + part.second.as_ref().map_or(0, |term| term.x.n_cols);
-    let band = (BAND_NUMBERS / (factors + part.y.n_cols).max(1)).next_multiple_of(R);
+    // Rows may be wider than a band's numbers: it has some rows all the same.
+    let band = (BAND_NUMBERS / (factors + part.y.n_cols).max(1)).max(1).next_multiple_of(R);
     for start in (0..part.y.n_rows).step_by(band) {
         let rows = start..(start + band).min(part.y.n_rows);
         for panel in &part.first.packed.panels {

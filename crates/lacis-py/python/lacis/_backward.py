@@ -87,8 +87,8 @@ class _Final(torch.autograd.Function):
 def first_order(backward):
     """A backward pass whose gradients have none of their own: asking for these raises. torch's
     `once_differentiable` gives zeros where the second gradient is asked for of some tensors only.
-    What gradients follow from are the tensors that `forward` was given, saved as they came: a copy
-    in another layout is a stranger to autograd."""
+    What gradients follow from are the tensors that `forward` was given, saved as they came (a copy
+    in another layout is a stranger to autograd), and `ctx.also_from`."""
 
     @functools.wraps(backward)
     def wrapped(ctx, grad):
@@ -96,13 +96,20 @@ def first_order(backward):
             return backward(ctx, grad)
         with torch.no_grad():
             found = backward(ctx, grad)
-        sources = (grad, *ctx.saved_tensors)
+        sources = (grad, *ctx.saved_tensors, *getattr(ctx, "also_from", ()))
         follows_from = [one for one in sources if one is not None and one.requires_grad]
         if not follows_from:
             return found
-        return tuple(None if one is None else _Final.apply(one, *follows_from) for one in found)
+        return tuple(None if one is None else _Final.apply(_whole(one), *follows_from)
+                     for one in found)
 
     return each_alone(wrapped)
+
+
+def _whole(x):
+    """The same matrix, or a copy of one that is a part of another: those autograd does not let go
+    as if they had been written anew."""
+    return x.clone() if x._is_view() else x
 
 
 class Result:
@@ -136,3 +143,29 @@ class Result:
         finally:
             self._is_held, self._y = False, None
 
+
+class Owned:
+    """A matrix that nobody else has, and that a backward pass may therefore overwrite. A second
+    pass has it made again, and where many passes take it, each gets a copy."""
+
+    def __init__(self, x):
+        self._x, self._is_held = x, False
+
+    def take(self, again):
+        """The matrix, or what `again()` makes of it, to be overwritten."""
+        x = self._x
+        if x is None:
+            return again()
+        if self._is_held:
+            return x.clone()
+        self._x = None
+        return x
+
+    @contextlib.contextmanager
+    def held(self):
+        """While many passes take it, one after another."""
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held, self._x = False, None

@@ -11,7 +11,7 @@ from ._crew import DENSE, crew
 from ._torch import NUMBERS, address, as_rows, column_sums, empty, raw
 
 # Which factor is transposed, as the kernels are told.
-_NN, _NT, _TN = 0, 1, 2
+NN, NT, TN = 0, 1, 2
 # Types whose products are computed here; torch has instructions of its own for bfloat16.
 OWN = (torch.float32, torch.float64)
 # From this many numbers of a gradient on, two products are worth a copy that makes them one.
@@ -39,11 +39,12 @@ def multiply(x, z, form, bias=None, out=None):
     if x.dtype is not z.dtype:
         raise TypeError(f"lacis: a product of {x.dtype} and {z.dtype}")
     x, z = as_rows(x), as_rows(z)
-    y = out
-    if y is None:
-        y = empty(x.size(1 if form == _TN else 0), z.size(0 if form == _NT else 1), x.dtype)
-    given = (raw(x), raw(z), raw(y), form, out is not None, address(bias))
-    _lacis.gemm(NUMBERS[x.dtype], given, crew(x.numel() * y.size(1) / DENSE))
+    (rows, cols), (first, second) = x.shape, z.shape
+    width = first if form == NT else second
+    y = empty(cols if form == TN else rows, width, x.dtype) if out is None else out
+    factors = (x.data_ptr(), rows, cols, x.stride(0)), (z.data_ptr(), first, second, z.stride(0))
+    given = (*factors, raw(y), form, out is not None, address(bias))
+    _lacis.gemm(NUMBERS[x.dtype], given, crew(rows * cols * width / DENSE))
     return y
 
 
@@ -78,20 +79,22 @@ def _is_free(linear, x):
         return False
     parameters = own["_parameters"]
     weight = parameters.get("weight")
-    return weight is not None and _is_plain(weight, x.dtype, 2) and weight.numel() > 0 \
-        and x.size(1) == weight.size(1) \
-        and fits_bias(parameters.get("bias"), x.dtype, weight.size(0))
+    if weight is None or not _is_plain(weight, x.dtype, 2):
+        return False
+    width, inner = weight.shape
+    return width > 0 and inner > 0 and x.shape[1] == inner \
+        and fits_bias(parameters.get("bias"), x.dtype, width)
 
 
 def _is_plain(parameter, dtype, dimensions):
     return type(parameter) is torch.nn.Parameter and parameter.dtype is dtype \
-        and parameter.dim() == dimensions and parameter.device.type == "cpu" \
+        and parameter.dim() == dimensions and parameter.is_cpu \
         and parameter.layout is torch.strided
 
 
 def fits_bias(bias, dtype, width):
     """Whether a layer's own bias can be added here."""
-    return bias is None or (_is_plain(bias, dtype, 1) and bias.numel() == width)
+    return bias is None or (_is_plain(bias, dtype, 1) and bias.shape[0] == width)
 
 
 def linear(module, x):
@@ -120,14 +123,14 @@ def _forward(given, order):
         gathered = x if order.matrix is None else order.kept
         if gathered is None:
             gathered = order.matrix.product(x)
-        y = multiply(gathered, weight, _NT, bias)
+        y = multiply(gathered, weight, NT, bias)
         if root is not None:
-            multiply(own, root, _NT, out=y)
+            multiply(own, root, NT, out=y)
         return y, None if gathered is x else gathered
-    h = multiply(x, weight, _NT)
+    h = multiply(x, weight, NT)
     if root is None:
         return order.matrix.product(h, bias), None
-    y = multiply(own, root, _NT, bias)
+    y = multiply(own, root, NT, bias)
     return order.matrix.product(h, out=y), None
 
 
@@ -178,20 +181,20 @@ def _backward(saved, how, grad):
         dx, dweight, droot = _side_by_side(saved, order, grad)
         return dx, dweight, None, droot, column_sums(grad) if needs_bias else None
     if needs_root:
-        droot = multiply(grad, target if shape.has_target else x, _TN)
+        droot = multiply(grad, target if shape.has_target else x, TN)
     if needs_target:
-        dtarget = multiply(grad, root, _NN)
+        dtarget = multiply(grad, root, NN)
     if needs_x and shape.has_root and not shape.has_target:
-        dx = multiply(grad, root, _NN)
+        dx = multiply(grad, root, NN)
     if order.matrix is None or order.gathers_first:
         if needs_weight:
-            dweight = multiply(grad, x if gathered is None else gathered, _TN)
+            dweight = multiply(grad, x if gathered is None else gathered, TN)
         if needs_x:
             dx = _back(order, grad, weight, dx)
     elif needs_x or needs_weight:
         back = order.matrix.back(grad, order.sample)
-        dweight = multiply(back, x, _TN) if needs_weight else None
-        dx = multiply(back, weight, _NN, out=dx) if needs_x else None
+        dweight = multiply(back, x, TN) if needs_weight else None
+        dx = multiply(back, weight, NN, out=dx) if needs_x else None
     return dx, dweight, dtarget, droot, column_sums(grad) if needs_bias else None
 
 
@@ -210,18 +213,18 @@ def _side_by_side(saved, order, grad):
     both = empty(grad.size(0), 2 * width, grad.dtype)
     order.matrix.back(grad, order.sample, into=both[:, :width])
     both[:, width:] = grad
-    dweights = multiply(both, x, _TN)
-    dx = multiply(both, torch.cat([weight, root]), _NN)
+    dweights = multiply(both, x, TN)
+    dx = multiply(both, torch.cat([weight, root]), NN)
     return dx, dweights[:width].clone(), dweights[width:].clone()
 
 
 def _back(order, grad, weight, dx):
     """``Aᵀ·grad·weight`` in the order that is cheaper, added to what there is of it."""
     if order.matrix is None:
-        return multiply(grad, weight, _NN, out=dx)
+        return multiply(grad, weight, NN, out=dx)
     if order.narrow_back:
-        return multiply(order.matrix.back(grad, order.sample), weight, _NN, out=dx)
-    return order.matrix.back(multiply(grad, weight, _NN), order.sample, out=dx)
+        return multiply(order.matrix.back(grad, order.sample), weight, NN, out=dx)
+    return order.matrix.back(multiply(grad, weight, NN), order.sample, out=dx)
 
 
 def _again(saved, how, grad):

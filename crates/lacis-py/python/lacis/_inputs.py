@@ -26,16 +26,16 @@ def require(condition, why):
 
 def is_plain(x):
     """Whether a tensor is one that kernels can read: no subclass, no other device."""
-    return type(x) in (Tensor, torch.nn.Parameter) and x.device.type == "cpu"
+    return type(x) in (Tensor, torch.nn.Parameter) and x.is_cpu
 
 
 def check_features(x):
     require(isinstance(x, Tensor), "the features are no tensor")
     require(type(x) in (Tensor, torch.nn.Parameter), "the features are a tensor subclass")
-    require(x.device.type == "cpu", "the features are not on the CPU")
+    require(x.is_cpu, "the features are not on the CPU")
     require(x.layout is torch.strided, "the features are sparse")
     require(x.dim() == 2, "the features have not two dimensions")
-    require(x.size(1) > 0, "there are no features")
+    require(x.shape[1] > 0, "there are no features")
     require(x.dtype in NUMBERS, f"{x.dtype} features")
 
 
@@ -56,9 +56,9 @@ def plain_edges(edge_index):
 
 
 def check_edges(edges):
-    require(edges.device.type == "cpu", "the edge_index is not on the CPU")
+    require(edges.is_cpu, "the edge_index is not on the CPU")
     require(edges.dtype in _INDEX_BYTES, f"an edge_index of {edges.dtype}")
-    require(edges.dim() == 2 and edges.size(0) == 2, "the edge_index is not of shape [2, E]")
+    require(edges.dim() == 2 and edges.shape[0] == 2, "the edge_index is not of shape [2, E]")
 
 
 def declared_size(edge_index):

@@ -145,9 +145,9 @@ def attention(edges, query, key, value, heads, scale):
         scale = max(query.shape[1] // heads, 1) ** -0.5
     y = np.empty((len(query), value.shape[1]), query.dtype)
     lse = np.empty((len(query), heads), query.dtype)
-    given = (_raw(query), _raw(key), _raw(value), heads, float(scale))
+    given, ends = (_raw(query), heads, float(scale)), (_raw(key), _raw(value))
     _lacis.dot_attention(edges.adjacency, _NUMBERS[query.dtype],
-                         (given, (None, None, 0.0, 0), _raw(y), _raw(lse)), threads())
+                         (given, ends, (None, None, 0.0, 0), _raw(y), _raw(lse)), threads())
     return y
 
 

@@ -5,6 +5,7 @@ import torch
 from . import _lacis
 from . import _torch as kernels
 from ._backward import first_order
+from ._dot import dot_attention
 from ._inputs import Decline, edge_adjacency, is_sparse_tensor, segments_of, sparse_input
 from ._graphs import Graph
 from ._layers.common import requires_grad
@@ -146,8 +147,8 @@ def attention(edges, query, key, value, heads, scale):
     if query.size(1) != key.size(1) or query.size(1) % heads or value.size(1) % heads:
         raise ValueError(f"columns of query, key and value do not make {heads} heads")
     scale = max(query.size(1) // heads, 1) ** -0.5 if scale is None else float(scale)
-    return kernels.dot_attention(query, key.to(query.dtype), value.to(query.dtype), None,
-                                 (adjacency, heads, scale, 0.0, 0))
+    return dot_attention(query, key.to(query.dtype), value.to(query.dtype), None,
+                         (adjacency, heads, scale, 0.0, 0))
 
 
 def _segments(index, count):

@@ -22,12 +22,16 @@ def empty(rows, cols, dtype):
     """A matrix to be written."""
     if rows * cols * dtype.itemsize >= _LARGE_BYTES:
         return _from_dlpack(_lacis.result(NUMBERS[dtype], rows, cols))
-    return torch.empty((rows, cols), dtype=dtype)
+    return torch.empty(rows, cols, dtype=dtype)
 
 
 def as_rows(x):
-    """The same matrix with the elements of a row one after another."""
-    x = x.resolve_neg()  # parts of conjugates have the other sign in memory
+    """The same matrix with the elements of a row one after another; none for none."""
+    # Small calls are made of questions like these: the usual answer comes first. Parts of conjugates
+    # have the other sign in memory.
+    if x is None or (x.is_contiguous() and not x.is_neg()):
+        return x
+    x = x.resolve_neg()
     rows, cols = x.shape
     if (cols > 1 and x.stride(1) != 1) or (rows > 1 and x.stride(0) < cols):
         return x.contiguous()
@@ -35,8 +39,11 @@ def as_rows(x):
 
 
 def raw(x):
-    """A matrix as the kernels are told of it."""
-    return (x.data_ptr(), x.size(0), x.size(1), x.stride(0))
+    """A matrix, or none, as the kernels are told of it."""
+    if x is None:
+        return None
+    rows, cols = x.shape
+    return (x.data_ptr(), rows, cols, x.stride(0))
 
 
 def raw_list(x):
@@ -55,6 +62,7 @@ class Matrix:
 
     def __init__(self, adjacency, left=None, right=None, values=None):
         self.adjacency = adjacency
+        self._size = adjacency.shape
         self.left, self.right, self.values = left, right, values
         self.flipped = False
         self._made = {}
@@ -62,12 +70,12 @@ class Matrix:
 
     @property
     def shape(self):
-        rows, cols, _ = self.adjacency.shape
+        rows, cols, _ = self._size
         return (cols, rows) if self.flipped else (rows, cols)
 
     @property
     def nnz(self):
-        return self.adjacency.shape[2]
+        return self._size[2]
 
     @property
     def nbytes(self):
@@ -114,16 +122,19 @@ class Matrix:
         dtype, sums = x.dtype, SUMS[x.dtype]
         x = as_rows(x)
         y = into if out is None else out
+        rows, width = x.shape
         if y is None:
-            y = empty(self.shape[0], x.size(1), dtype)
-        if bias is not None:
-            bias = bias.detach().to(sums).expand(x.size(1)).contiguous()
+            y = empty(self._size[1 if self.flipped else 0], width, dtype)
+        if bias is not None and not (bias.dtype is sums and bias.shape == (width,)
+                                     and bias.is_contiguous()):
+            bias = bias.detach().to(sums).expand(width).contiguous()
         which = self._which(sums, bias, out is not None)
-        _lacis.spmm(self.adjacency, NUMBERS[dtype], (raw(x), raw(y), which), self._crew(x))
+        given = ((x.data_ptr(), rows, width, x.stride(0)), raw(y), which)
+        _lacis.spmm(self.adjacency, NUMBERS[dtype], given, self._crew(width))
         return y
 
-    def _crew(self, x):
-        return crew(self.nnz * x.size(1) / SPARSE)
+    def _crew(self, width):
+        return crew(self._size[2] * width / SPARSE)
 
     def _which(self, sums, bias, adds):
         left, right = self._factors(sums)
@@ -139,7 +150,8 @@ class Matrix:
         if dx is None:
             dx = empty(self.shape[1], grad.size(1), grad.dtype)
         which = self.t()._which(torch.float32, None, out is not None)
-        sampling.spmm(self.adjacency, (number, (raw(grad), raw(dx), which)), self._crew(grad))
+        given = (number, (raw(grad), raw(dx), which))
+        sampling.spmm(self.adjacency, given, self._crew(grad.size(1)))
         return dx
 
     def __call__(self, x, bias=None, sample=None):
@@ -152,12 +164,14 @@ class Matrix:
 
 def column_sums(x):
     """The sums of a matrix's columns, without autograd."""
-    sums = torch.empty(x.size(1), dtype=SUMS[x.dtype])
-    _lacis.column_sums(NUMBERS[x.dtype], (raw(x), raw_list(sums)), threads())
+    rows, cols = x.shape
+    sums = torch.empty(cols, dtype=SUMS[x.dtype])
+    given = (x.data_ptr(), rows, cols, x.stride(0))
+    _lacis.column_sums(NUMBERS[x.dtype], (given, (sums.data_ptr(), cols)), threads())
     return sums
 
 
-def _attended(adjacency, y):
+def attended(adjacency, y):
     """Threads for an attention over edges, which takes longer than a product by a score, its power
     and a gradient of each."""
     return crew(adjacency.shape[2] * y.size(1) / ATTENTION)
@@ -274,7 +288,7 @@ class _Extreme(torch.autograd.Function):
     @first_order
     def backward(ctx, grad):
         x, y, at, values = ctx.saved_tensors
-        adjacency, x, grad = ctx.adjacency, _as_rows(x), as_rows(grad)
+        adjacency, x, grad = ctx.adjacency, as_rows(x), as_rows(grad)
         dx = empty(adjacency.shape[1], grad.size(1), grad.dtype)
         own = [None, None]
         if values is not None:
@@ -347,7 +361,7 @@ class _Gat(torch.autograd.Function):
         """The tensors as the kernels read them."""
         source, target, *vectors, bias = given
         sums = SUMS[source.dtype]
-        return (as_rows(source), _as_rows(target),
+        return (as_rows(source), as_rows(target),
                 *(vector.to(sums).contiguous() for vector in vectors),
                 None if bias is None else as_rows(bias.to(sums)))
 
@@ -358,9 +372,9 @@ class _Gat(torch.autograd.Function):
         adjacency, slope, p, seed = how
         y = empty(adjacency.shape[0], source.size(1), source.dtype)
         lse = torch.empty((y.size(0), t.size(0)), dtype=t.dtype)
-        given = (raw(source), _raw(target), raw(t), raw(u), slope)
-        _lacis.gat(adjacency, NUMBERS[y.dtype], (given, (None, _raw(bias), p, seed), raw(y),
-                                                 raw(lse)), _attended(adjacency, y))
+        given = (raw(source), raw(target), raw(t), raw(u), slope)
+        _lacis.gat(adjacency, NUMBERS[y.dtype], (given, (None, raw(bias), p, seed), raw(y),
+                                                 raw(lse)), attended(adjacency, y))
         return y, lse
 
     @staticmethod
@@ -376,12 +390,12 @@ class _Gat(torch.autograd.Function):
         dtarget = None if target is None else empty(*target.shape, dtype)
         dt, du = torch.empty_like(t), torch.empty_like(u)
         dbias = torch.empty_like(bias) if ctx.needs_input_grad[4] else None
-        given = (raw(source), _raw(target), raw(t), raw(u), slope)
-        grads = (raw(dsource), _raw(dtarget), raw(dt), raw(du), _raw(dbias))
+        given = (raw(source), raw(target), raw(t), raw(u), slope)
+        grads = (raw(dsource), raw(dtarget), raw(dt), raw(du), raw(dbias))
         _lacis.gat_backward(
             adjacency, NUMBERS[dtype],
-            (given, (None, _raw(bias), p, seed), (*map(raw, (y, lse, grad)), _raw(shift)), grads),
-            _attended(adjacency, y))
+            (given, (None, raw(bias), p, seed), (*map(raw, (y, lse, grad)), raw(shift)), grads),
+            attended(adjacency, y))
         dshift = column_sums(grad) if ctx.needs_input_grad[5] else None
         return dsource, dtarget, *_typed(saved[2:], (dt, du, dbias)), dshift, None
 
@@ -400,7 +414,7 @@ class _GatV2(torch.autograd.Function):
         """The tensors as the kernels read them."""
         target, source, vectors, features = given
         return (as_rows(target), as_rows(source), vectors.to(SUMS[source.dtype]).contiguous(),
-                _as_rows(features))
+                as_rows(features))
 
     @staticmethod
     def of(given, how):
@@ -409,9 +423,9 @@ class _GatV2(torch.autograd.Function):
         adjacency, slope, p, seed = how
         y = empty(adjacency.shape[0], source.size(1), source.dtype)
         lse = torch.empty((y.size(0), own.size(0)), dtype=own.dtype)
-        given, edges = (raw(target), raw(source), raw(own), slope), (_raw(features), None, p, seed)
+        given, edges = (raw(target), raw(source), raw(own), slope), (raw(features), None, p, seed)
         _lacis.gatv2(adjacency, NUMBERS[y.dtype], (given, edges, raw(y), raw(lse)),
-                     _attended(adjacency, y))
+                     attended(adjacency, y))
         return y, lse
 
     @staticmethod
@@ -426,80 +440,18 @@ class _GatV2(torch.autograd.Function):
         dtarget, dsource = empty(*target.shape, dtype), empty(*source.shape, dtype)
         dvectors = torch.empty_like(own)
         dfeatures = empty(*features.shape, dtype) if ctx.needs_input_grad[3] else None
-        given, edges = (raw(target), raw(source), raw(own), slope), (_raw(features), None, p, seed)
-        grads = (raw(dtarget), raw(dsource), raw(dvectors), _raw(dfeatures))
+        given, edges = (raw(target), raw(source), raw(own), slope), (raw(features), None, p, seed)
+        grads = (raw(dtarget), raw(dsource), raw(dvectors), raw(dfeatures))
         _lacis.gatv2_backward(adjacency, NUMBERS[dtype],
-                              (given, edges, (*map(raw, (y, lse, grad)), _raw(shift)), grads),
-                              _attended(adjacency, y))
+                              (given, edges, (*map(raw, (y, lse, grad)), raw(shift)), grads),
+                              attended(adjacency, y))
         dshift = column_sums(grad) if ctx.needs_input_grad[4] else None
         return dtarget, dsource, *_typed(saved[2:], (dvectors, dfeatures)), dshift, None
-
-
-class _DotAttention(torch.autograd.Function):
-    """Without values, `keys` has both: ``[k | v]``."""
-
-    @staticmethod
-    def forward(ctx, queries, keys, values, features, how):
-        given = (queries, keys, values, features)
-        y, lse = _DotAttention.of([_as_rows(one) for one in given], how)
-        ctx.how, ctx.result = how, Result(y)
-        ctx.save_for_backward(*given, lse)
-        return y
-
-    @staticmethod
-    def of(given, how):
-        """The result, and a number per row and head for the backward pass."""
-        queries, keys, values, features = given
-        keys, values = _apart(keys, values)
-        adjacency, heads, scale, p, seed = how
-        y = empty(adjacency.shape[0], values.size(1), values.dtype)
-        lse = torch.empty((y.size(0), heads), dtype=SUMS[y.dtype])
-        given = (raw(queries), raw(keys), raw(values), heads, scale)
-        edges = (_raw(features), None, p, seed)
-        _lacis.dot_attention(adjacency, NUMBERS[y.dtype], (given, edges, raw(y), raw(lse)),
-                             _attended(adjacency, y))
-        return y, lse
-
-    @staticmethod
-    @first_order
-    def backward(ctx, grad):
-        *saved, lse = ctx.saved_tensors
-        given = [_as_rows(one) for one in saved]
-        features = given[3]
-        y = ctx.result.take(lambda: _DotAttention.of(given, ctx.how)[0])
-        adjacency, heads, scale, p, seed = ctx.how
-        dtype, grad = y.dtype, as_rows(grad)
-        grads = [None if x is None else empty(*x.shape, dtype) for x in given[:3]]
-        dfeatures = empty(*features.shape, dtype) if ctx.needs_input_grad[3] else None
-        ends = (given[0], *_apart(*given[1:3]))
-        edges, past = (_raw(features), None, p, seed), (*map(raw, (y, lse, grad)), None)
-        found = (grads[0], *_apart(*grads[1:]))
-        _lacis.dot_attention_backward(
-            adjacency, NUMBERS[dtype],
-            ((*map(raw, ends), heads, scale), edges, past, (*map(raw, found), _raw(dfeatures))),
-            _attended(adjacency, y))
-        return *grads, dfeatures, None
-
-
-def _apart(keys, values):
-    """Keys and values, which may be side by side in one matrix."""
-    if values is not None:
-        return keys, values
-    width = keys.size(1) // 2
-    return keys[:, :width], keys[:, width:]
 
 
 def _typed(given, grads):
     """Gradients in the types of what they are of."""
     return [None if grad is None else grad.to(one.dtype) for one, grad in zip(given, grads)]
-
-
-def _as_rows(x):
-    return None if x is None else as_rows(x)
-
-
-def _raw(x):
-    return None if x is None else raw(x)
 
 
 def seed_from_torch():
@@ -509,7 +461,6 @@ def seed_from_torch():
 
 gat = _Gat.apply
 gatv2 = _GatV2.apply
-dot_attention = _DotAttention.apply
 
 
 class _Reduce(torch.autograd.Function):
@@ -528,7 +479,7 @@ class _Reduce(torch.autograd.Function):
         follows = grad.requires_grad or (ctx.reduce == REDUCE["mul"] and x.requires_grad)
         if torch.is_grad_enabled() and follows:
             return _again(grad, x, index, ctx.segments, ctx.reduce), None, None, None
-        x, grad = _as_rows(x), as_rows(grad)
+        x, grad = as_rows(x), as_rows(grad)
         dx = empty(*ctx.shape, grad.dtype)
         given = raw(dx) if x is None else raw(x)
         _lacis.segment_reduce_backward(ctx.segments, NUMBERS[grad.dtype],

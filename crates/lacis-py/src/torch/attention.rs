@@ -2,11 +2,11 @@
 
 use lacis::kernels::attention::Given;
 use lacis::kernels::attention::{
-    DotAttention, DotAttentionGrads, Gat, GatGrads, GatV2, GatV2Grads,
+    DotAttention, DotAttentionGrads, DotGiven, Gat, GatGrads, GatV2, GatV2Grads,
 };
 use lacis::kernels::dropout::Dropout;
 use lacis::kernels::{Mat, MatMut, Stored};
-use lacis::{CsrView, Result, Rng, Threads};
+use lacis::{Csr, CsrView, Result, Rng, Threads};
 use pyo3::prelude::*;
 
 use super::adjacency::Adjacency;
@@ -113,41 +113,42 @@ impl Call<Adjacency> for GatV2Backward {
     }
 }
 
-/// What attention by dot products is computed from: queries, keys, values, how many heads, and the
-/// scale.
+/// What attention by dot products is computed from: queries, how many heads, and the scale.
 #[derive(Clone, Copy, Debug, FromPyObject)]
-pub struct OfDot(Raw, Raw, Raw, usize, f64);
+pub struct OfDot(Raw, usize, f64);
 
-/// What it is computed from, the edges, `y` and `lse`.
+/// What it is computed from, keys and values, the edges, `y` and `lse`.
 #[derive(Clone, Copy, Debug, FromPyObject)]
-pub struct DotCall(OfDot, OfEdges, Raw, Raw);
+pub struct DotCall(OfDot, (Raw, Raw), OfEdges, Raw, Raw);
 
 impl Call<Adjacency> for DotCall {
     fn run<T: Number>(self, on: &Adjacency, threads: &Threads) -> Result<()> {
-        let DotCall(given, edges, y, lse) = self;
-        let dot = given.on::<T>(on.attended(&edges, threads)?, &edges)?;
-        dot.forward(isa(), (y.write::<T>()?, lse.write()?), threads)
+        let DotCall(given, (keys, values), edges, y, lse) = self;
+        let dot = given.on::<T>(on.attended(&edges, threads)?, values.cols(), &edges)?;
+        let ends = [keys.read()?, values.read()?];
+        dot.forward(isa(), ends, (y.write::<T>()?, lse.write()?), threads)
     }
 }
 
-/// What it was computed from, the edges, the past; gradients of queries, keys, values and of the
-/// edges' features.
+/// What it was computed from, the edges, `lse` and the gradient of the result; the gradient of
+/// queries, keys and values side by side, which become theirs, and the gradient of the edges'
+/// features.
 #[derive(Clone, Copy, Debug, FromPyObject)]
-pub struct DotBackward(OfDot, OfEdges, Past, (Raw, Raw, Raw, Option<Raw>));
+pub struct DotBackward(OfDot, OfEdges, (Raw, Raw), (Raw, Raw, Option<Raw>));
 
 impl Call<Adjacency> for DotBackward {
     fn run<T: Number>(self, on: &Adjacency, threads: &Threads) -> Result<()> {
-        let DotBackward(given, edges, past, (queries, keys, values, features)) = self;
-        let dot = given.on::<T>(on.attended(&edges, threads)?, &edges)?;
-        let past = on.past::<T>((&edges, false), past, threads)?;
+        let DotBackward(given, edges, (lse, grad), (queries, ends, features)) = self;
+        let dot = given.on::<T>(on.attended(&edges, threads)?, grad.cols(), &edges)?;
+        let transpose = on.transposed(&edges, false, threads)?.view();
+        let given = DotGiven { transpose, lse: lse.read()?, grad: grad.read()? };
         let grads = DotAttentionGrads {
             queries: queries.write::<T>()?,
-            keys: keys.write::<T>()?,
-            values: values.write::<T>()?,
+            ends: ends.write::<T>()?,
             features: some(features)?,
             bias: None,
         };
-        dot.backward(isa(), &past, grads, threads)
+        dot.backward(isa(), &given, grads, threads)
     }
 }
 
@@ -160,17 +161,21 @@ impl Adjacency {
         }
     }
 
+    /// The transposed matrix, likewise.
+    fn transposed(&self, edges: &OfEdges, graded: bool, threads: &Threads) -> Result<&Csr> {
+        match edges.told_apart() || graded {
+            true => self.side(true, threads),
+            false => Ok(self.pattern(true, threads)),
+        }
+    }
+
     fn past<'a, T: Number>(
         &'a self,
         (edges, graded): (&OfEdges, bool),
         (y, lse, grad, bias): Past,
         threads: &Threads,
     ) -> Result<Given<'a, T>> {
-        let transpose = match edges.told_apart() || graded {
-            true => self.side(true, threads)?,
-            false => self.pattern(true, threads),
-        };
-        let transpose = transpose.view();
+        let transpose = self.transposed(edges, graded, threads)?.view();
         let bias = bias.map(|bias| bias.read::<T::Sum>()).transpose()?;
         Ok(Given { transpose, y: y.read()?, bias, lse: lse.read()?, grad: grad.read()? })
     }
@@ -214,10 +219,14 @@ impl OfGatV2 {
 }
 
 impl OfDot {
-    fn on<'a, T: Number>(self, a: CsrView<'a>, edges: &OfEdges) -> Result<DotAttention<'a, T>> {
-        let OfDot(queries, keys, values, heads, scale) = self;
-        let rows = [queries.read()?, keys.read()?, values.read()?];
-        let mut dot = DotAttention::new(a, rows, heads, scale)?;
+    fn on<'a, T: Number>(
+        self,
+        a: CsrView<'a>,
+        width: usize,
+        edges: &OfEdges,
+    ) -> Result<DotAttention<'a, T>> {
+        let OfDot(queries, heads, scale) = self;
+        let mut dot = DotAttention::new(a, queries.read::<T>()?, width, heads, scale)?;
         if let Some(features) = edges.0 {
             dot = dot.with_features(features.read::<T>()?)?;
         }

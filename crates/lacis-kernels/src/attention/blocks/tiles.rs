@@ -5,8 +5,9 @@
 
 use super::super::gather::{Tile, by_shape, each_tile, each_vector, end_of, heads_of, meant, read};
 use super::super::gather::{vector, weights};
-use super::super::lanes::{LANES, Lanes, Layout, Vector, add, has_shapes, mul, mul_add};
-use super::Block;
+use super::super::lanes::{LANES, Lanes, Layout, Names, Vector, has_shapes, mul, mul_add};
+use super::super::sums::{KEPT, added, store_kept, store_sums};
+use super::{Block, ask, ask_near};
 use crate::isa::{Arith, per_isa};
 use crate::matrix::Mat;
 use crate::real::{Real, Stored};
@@ -95,8 +96,15 @@ fn weigh_tile<M: Arith, T: Stored, const K: usize, const V: usize, const N: usiz
     totals
 }
 
-/// The rows of a block times those that its entries name: products per entry and head.
-type Dots<'a, T> = (Layout, &'a Block<'a>, [Mat<'a, T>; 2], &'a mut [Vector<T>]);
+/// Rows of a block, from one on, and a number by which they are multiplied.
+type Own<'a, T> = (Mat<'a, T>, usize, <T as Stored>::Sum);
+
+/// The rows of a block times those that its entries name, and what is asked for of entries to come;
+/// products per entry and head.
+type Dots<'a, T> = (Layout, &'a Block<'a>, Own<'a, T>, Asking<'a, T>, &'a mut [Vector<T>]);
+
+/// Rows to read, and what else is asked for.
+type Asking<'a, T> = (Mat<'a, T>, Option<[Mat<'a, T>; 2]>);
 
 /// `own_i · x_j` of every entry and head.
 #[inline(always)]
@@ -110,51 +118,53 @@ per_isa!(fn dots_rows<[T: Stored, G: Copy], [K, V]>(job: Dots<'_, T>) = dots_bod
 #[allow(clippy::extra_unused_type_parameters)]
 #[inline(always)]
 fn dots_body<M: Arith, T: Stored, G: Copy, const K: usize, const V: usize>(
-    (layout, block, [own, x], out): Dots<'_, T>,
+    (layout, block, own, x, out): Dots<'_, T>,
 ) {
     let (slots, out) = (layout.slots, out.as_flattened_mut());
     let mut kept = [[T::Sum::ZERO; LANES]; KEPT];
     for r in 0..block.rows {
-        let (span, i) = (block.row(r), block.first + r);
-        let (cols, at) = (&block.cols[span.clone()], span.start * slots);
-        let out = &mut out[at..];
+        let (span, own) = (block.row(r), (own.0, own.1 + r, own.2));
+        let names = block.names(&span);
+        let out = &mut out[span.start * slots..];
         each_tile!(layout, K, V, tile =>
-            dots_tile::<T, K, V>((tile, &mut kept), (own, i), (x, cols), (&mut *out, slots)),
-            dots_tile::<T, K, 1>((tile, &mut kept), (own, i), (x, cols), (&mut *out, slots)));
+            dots_tile::<T, K, V>((tile, &mut kept), own, (x, names), (&mut *out, slots)),
+            dots_tile::<T, K, 1>((tile, &mut kept), own, (x, names), (&mut *out, slots)));
     }
 }
 
 #[inline(always)]
 fn dots_tile<T: Stored, const K: usize, const V: usize>(
     (tile, kept): (Tile, &mut [Vector<T>; KEPT]),
-    (own, i): (Mat<'_, T>, usize),
-    (x, cols): (Mat<'_, T>, &[u32]),
+    (own, i, by): Own<'_, T>,
+    ((x, asked), names): (Asking<'_, T>, Names<'_>),
     (out, slots): (&mut [T::Sum], usize),
 ) {
     let meant = meant::<T::Sum>(tile);
-    let mine = read_tile::<T, K, V>(own, i, tile, &meant);
+    let mut mine = read_tile::<T, K, V>(own, i, tile, &meant);
+    each_vector!(V, v => mine[v] = mul(&mine[v], &[by; LANES]));
+    let asked = asked.filter(|_| tile.vector == 0);
     let mut at = tile.head;
-    if K == 0 {
-        for cols in cols.chunks(KEPT) {
-            for (kept, &j) in kept.iter_mut().zip(cols) {
-                let row = read_tile::<T, K, V>(x, j as usize, tile, &meant);
-                *kept = added(&products(&mine, &row));
+    let ahead = names.far.chunks(KEPT).zip(names.near.chunks(KEPT));
+    for (cols, (far, near)) in names.own.chunks(KEPT).zip(ahead) {
+        for (n, &j) in cols.iter().enumerate() {
+            if let Some(rows) = asked {
+                rows.into_iter().for_each(|rows| ask(rows, far[n]));
+                ask_near(x, near[n], x.n_cols);
             }
+            let row = read_tile::<T, K, V>(x, j as usize, tile, &meant);
+            if K == 0 {
+                kept[n] = added(&products(&mine, &row));
+            } else {
+                let Some(out) = out.get_mut(at..at + heads_of::<K, V>()) else { return };
+                store_sums::<T::Sum, K, V>(&products(&mine, &row), out);
+                at += slots;
+            }
+        }
+        if K == 0 {
             at = store_kept((kept, cols.len(), tile.first), out, (at, slots));
         }
-        return;
-    }
-    for &j in cols {
-        let row = read_tile::<T, K, V>(x, j as usize, tile, &meant);
-        let Some(out) = out.get_mut(at..at + heads_of::<K, V>()) else { return };
-        store_sums::<T::Sum, K, V>(&products(&mine, &row), out);
-        at += slots;
     }
 }
-
-/// Items whose vectors are kept before they are summed across lanes, where each is one sum: in a
-/// loop of its own, four at a time, that takes a third of the instructions.
-const KEPT: usize = 16;
 
 /// The numbers of a tile of row `i`.
 #[inline(always)]
@@ -177,45 +187,6 @@ fn products<F: Real, const V: usize>(a: &[Lanes<F>; V], b: &[Lanes<F>; V]) -> [L
     let mut products = [[F::ZERO; LANES]; V];
     each_vector!(V, v => products[v] = mul(&a[v], &b[v]));
     products
-}
-
-/// All vectors in one.
-#[inline(always)]
-fn added<F: Real, const V: usize>(vectors: &[Lanes<F>; V]) -> Lanes<F> {
-    let mut sum = vectors[0];
-    each_vector!(V, v => if v > 0 {
-        sum = add(&sum, &vectors[v]);
-    });
-    sum
-}
-
-/// Sums across the lanes of the first `n` items, to places `slots` apart; returns the next place.
-#[inline(always)]
-fn store_kept<F: Real>(
-    (kept, n, first): (&[Lanes<F>; KEPT], usize, bool),
-    out: &mut [F],
-    (at, slots): (usize, usize),
-) -> usize {
-    let end = at + n * slots;
-    let mut at = at;
-    for four in kept.as_chunks::<4>().0 {
-        if at >= end {
-            break;
-        }
-        let sums = sums_of::<F, LANES, 4>(four);
-        match out.get_mut(at..at + 4) {
-            // What is written past the last is written again later, or never read.
-            Some(out) if slots == 1 && first => out.copy_from_slice(&sums[..4]),
-            _ => {
-                let places = out[at..].iter_mut().step_by(slots).take((end - at) / slots);
-                for (out, sum) in places.zip(&sums[..4]) {
-                    *out = if first { *sum } else { *out + *sum };
-                }
-            }
-        }
-        at += 4 * slots;
-    }
-    end
 }
 
 /// Rows of two matrices, from some row on each; products per row and head.
@@ -271,97 +242,6 @@ fn row_dots_tile<T: Stored, U: Stored<Sum = T::Sum>, const K: usize, const V: us
         store_sums::<T::Sum, K, V>(&products(&x, &z), out);
         at += slots;
     }
-}
-
-/// The sums of the heads of a tile, side by side.
-#[inline(always)]
-fn store_sums<F: Real, const K: usize, const V: usize>(products: &[Lanes<F>; V], out: &mut [F]) {
-    let sums = sums_of::<F, K, V>(products);
-    let heads = heads_of::<K, V>();
-    out[..heads].copy_from_slice(&sums[..heads]);
-}
-
-/// The sums of each `K` lanes of one, two or four vectors, in the first lanes.
-#[inline(always)]
-fn sums_of<F: Real, const K: usize, const V: usize>(vectors: &[Lanes<F>; V]) -> Lanes<F> {
-    if K == LANES && V == 4 {
-        return four_sums([
-            quarter(&vectors[0]),
-            quarter(&vectors[V.min(2) - 1]),
-            quarter(&vectors[V.min(3) - 1]),
-            quarter(&vectors[V - 1]),
-        ]);
-    }
-    // Neighbours are added and vectors joined by turns, so that each step halves what there is.
-    let mut sums = fold::<F, 1>(&vectors[0]);
-    if V > 1 {
-        sums = every::<F, 1>(&sums, &fold::<F, 1>(&vectors[V.min(2) - 1]));
-    }
-    if K > 2 {
-        sums = fold::<F, 2>(&sums);
-    }
-    if V > 2 {
-        let [c, d] = [fold::<F, 1>(&vectors[V.min(3) - 1]), fold::<F, 1>(&vectors[V - 1])];
-        sums = every::<F, 2>(&sums, &fold::<F, 2>(&every::<F, 1>(&c, &d)));
-    }
-    if K > 4 {
-        sums = fold::<F, 4>(&sums);
-    }
-    if K > 8 {
-        sums = fold::<F, 8>(&sums);
-    }
-    let (mut lanes, of_each) = ([F::ZERO; LANES], LANES / K.max(1));
-    for h in 0..heads_of::<K, V>() {
-        lanes[h] = sums[h % of_each * K + h / of_each];
-    }
-    lanes
-}
-
-/// Four numbers with the sum of all lanes.
-#[inline(always)]
-fn quarter<F: Real>(x: &Lanes<F>) -> [F; 4] {
-    let (mut eight, mut four) = ([F::ZERO; 8], [F::ZERO; 4]);
-    for l in 0..8 {
-        eight[l] = x[l] + x[l + 8];
-    }
-    for l in 0..4 {
-        four[l] = eight[l] + eight[l + 4];
-    }
-    four
-}
-
-/// The sum of each, in the first lanes.
-#[inline(always)]
-fn four_sums<F: Real>(x: [[F; 4]; 4]) -> Lanes<F> {
-    // Looked at from outside, or all sums before are computed in narrow vectors, too.
-    let x = std::hint::black_box(x);
-    let mut lanes = [F::ZERO; LANES];
-    for (lane, x) in lanes.iter_mut().zip(&x) {
-        *lane = (x[0] + x[1]) + (x[2] + x[3]);
-    }
-    lanes
-}
-
-/// Each lane and the one `STEP` from it.
-#[inline(always)]
-fn fold<F: Real, const STEP: usize>(x: &Lanes<F>) -> Lanes<F> {
-    let mut other = [F::ZERO; LANES];
-    for l in 0..LANES {
-        other[l] = x[l ^ STEP];
-    }
-    add(x, &other)
-}
-
-/// Lanes of one vector and of another, `STEP` of each by turns.
-#[inline(always)]
-fn every<F: Real, const STEP: usize>(a: &Lanes<F>, b: &Lanes<F>) -> Lanes<F> {
-    let mut lanes = *a;
-    for l in 0..LANES {
-        if l & STEP != 0 {
-            lanes[l] = b[l];
-        }
-    }
-    lanes
 }
 
 /// Rows, from some row on; how many; a number for each of their heads; and what they add up to.
@@ -426,28 +306,4 @@ pub(in super::super) fn stage<T: Stored, const V: usize>(
             out[v][l] = T::narrow(tile[v][l]);
         }
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sums_of_lanes_are_in_order() {
-        let vectors: [Lanes<f32>; 4] =
-            std::array::from_fn(|v| std::array::from_fn(|l| ((16 * v + l) * (v + l)) as f32));
-        fn check<const K: usize, const V: usize>(vectors: &[Lanes<f32>; V]) {
-            let sums = sums_of::<f32, K, V>(vectors);
-            let heads = vectors.as_flattened().chunks(K).map(|lanes| lanes.iter().sum::<f32>());
-            assert_eq!(heads.collect::<Vec<_>>(), &sums[..V * LANES / K], "{K} {V}");
-        }
-        check::<2, 2>(&[vectors[0], vectors[1]]);
-        check::<2, 1>(&[vectors[2]]);
-        check::<4, 2>(&[vectors[0], vectors[1]]);
-        check::<4, 1>(&[vectors[2]]);
-        check::<8, 4>(&vectors);
-        check::<8, 1>(&[vectors[3]]);
-        check::<16, 4>(&vectors);
-        check::<16, 1>(&[vectors[1]]);
-    }
 }

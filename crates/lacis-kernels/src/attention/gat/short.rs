@@ -2,26 +2,18 @@
 
 use std::ops::Range;
 
-use super::super::blocks::{self, Block, Ending, Scratch, flush, stage};
+use super::super::blocks::{self, Block, Ending, Scaled, Scratch, flush, goes_past, stage};
+use super::super::blocks::{take, write_stats};
 use super::super::forward::SOFTMAX_EPSILON;
 use super::super::gather::{Tile, each_vector, heads_of, weights};
-use super::super::lanes::{Lanes, Layout, Vector, mul, mul_add};
+use super::super::lanes::{Lanes, Layout, Vector, mul_add};
 use super::super::project::Vectors;
-use super::super::rows::Out;
+use super::super::rows::To;
 use super::GatScore;
 use super::passes::{Sources, Targets};
 use crate::isa::{Arith, per_isa};
-use crate::matrix::{Mat, MatMut};
-use crate::mem::Past;
+use crate::matrix::Mat;
 use crate::real::{Real, Stored};
-
-/// Bytes of a result that no cache holds until it is read.
-const LARGE: usize = 32 << 20;
-
-/// Whether a matrix of so many rows, some of which are given, is written past the caches.
-fn goes_past<T: Stored>(n_rows: usize, part: &MatMut<'_, T>) -> Option<Past> {
-    (n_rows * part.n_cols * size_of::<T>() > LARGE).then(Past::begin)
-}
 
 /// Products of rows, from one on so many, with a vector per head.
 fn project_rows<T: Stored>(
@@ -32,9 +24,6 @@ fn project_rows<T: Stored>(
     let of = (vectors.rows(), 0);
     blocks::row_dots((layout, n, (x, first), of, out.as_flattened_mut()));
 }
-
-/// Where rows go, and the number of the first.
-pub(super) type To<'o, 'a, T> = (&'o mut Out<'a, T>, usize);
 
 impl<T: Stored> GatScore<'_, T> {
     /// Whether rows of few entries are done in blocks.
@@ -105,97 +94,6 @@ impl<T: Stored> GatScore<'_, T> {
         blocks::weigh((layout, block, self.gat.source, p, &mut scaled));
         let kept = (N > 1).then_some([&sloped[..], &sums[..]]);
         write_stats((layout, block.rows, lse, kept, (&mut scratch.stats, columns)));
-    }
-}
-
-/// Sums become results: divided by the sum of powers, and staged.
-struct Scaled<'a, T: Stored> {
-    layout: Layout,
-    factors: &'a [T::Sum],
-    features: &'a mut [T],
-    stats: &'a mut [T::Sum],
-    columns: usize,
-}
-
-impl<T: Stored, const N: usize> Ending<T, N> for Scaled<'_, T> {
-    #[allow(clippy::needless_range_loop)]
-    #[inline(always)]
-    fn end<M: Arith, const K: usize, const V: usize>(
-        &mut self,
-        r: usize,
-        tile: Tile,
-        sums: &[[Vector<T>; V]; N],
-    ) {
-        let Layout { slots, heads, channels, .. } = self.layout;
-        let from = r * slots + tile.head;
-        let Some(factors) = self.factors.get(from..from + heads_of::<K, V>()) else { return };
-        let mut scaled = *sums;
-        each_vector!(V, v => {
-            let w = weights::<T::Sum, K>(factors, v);
-            scaled[0][v] = mul(&sums[0][v], &w);
-            if N > 1 {
-                scaled[N - 1][v] = mul(&sums[N - 1][v], &w);
-            }
-        });
-        stage::<T, V>(&scaled[0], self.features, r * heads * channels + tile.col);
-        if N > 1 {
-            let at = r * self.columns + 2 * heads + tile.col;
-            stage::<T::Sum, V>(&scaled[N - 1], self.stats, at);
-        }
-    }
-}
-
-/// Rows; their `lse`, and sums that are kept with what they are multiplied by; where rows of so
-/// many columns go.
-type Stats<'a, F> =
-    (Layout, usize, &'a [Lanes<F>], Option<[&'a [Lanes<F>]; 2]>, (&'a mut [F], usize));
-
-/// Writes a number or two per row and head, at the beginning of rows.
-fn write_stats<F: Real>(job: Stats<'_, F>) {
-    let layout = job.0;
-    blocks::by_slots!(layout, stats_rows<F>(job));
-}
-
-per_isa!(fn stats_rows<[F: Real], [S]>(job: Stats<'_, F>) = stats_body);
-
-#[allow(clippy::extra_unused_type_parameters)]
-#[inline(always)]
-fn stats_body<M: Arith, F: Real, const S: usize>(
-    (layout, rows, lse, kept, (out, columns)): Stats<'_, F>,
-) {
-    let lse = lse.as_flattened().as_chunks::<S>().0;
-    let kept = kept.map(|kept| kept.map(|list| list.as_flattened().as_chunks::<S>().0));
-    for (r, out) in out.chunks_exact_mut(columns).take(rows).enumerate() {
-        put(&lse[r], layout.heads, out);
-        if let Some([sums, factors]) = kept {
-            let mut shares = sums[r];
-            for s in 0..S {
-                shares[s] *= factors[r][s];
-            }
-            put(&shares, layout.heads, &mut out[layout.heads..]);
-        }
-    }
-}
-
-/// The numbers of heads, without padding.
-#[inline(always)]
-fn put<F: Real, const S: usize>(from: &[F; S], heads: usize, to: &mut [F]) {
-    match to.first_chunk_mut::<S>() {
-        Some(to) if heads == S => *to = *from,
-        _ => to.iter_mut().zip(&from[..heads]).for_each(|(to, from)| *to = *from),
-    }
-}
-
-/// The numbers of heads, and 0 for padding.
-#[inline(always)]
-fn take<F: Real, const S: usize>(from: &[F], heads: usize) -> [F; S] {
-    match from.first_chunk::<S>() {
-        Some(from) if heads == S => *from,
-        _ => {
-            let mut to = [F::ZERO; S];
-            to.iter_mut().zip(&from[..heads]).for_each(|(to, from)| *to = *from);
-            to
-        }
     }
 }
 
@@ -298,7 +196,8 @@ impl<T: Stored> Sources<'_, T> {
         let lists = [&mut raw[..], &mut lse[..], &mut delta[..]];
         let rows = self.score.far.then_some(grad);
         gather_stats((layout, block, (&u[..], self.stats), rows, lists));
-        blocks::dots((layout, block, [self.gat.source, grad], &mut dots[..]));
+        let own = (self.gat.source, block.first, T::Sum::ONE);
+        blocks::dots((layout, block, own, (grad, None), &mut dots[..]));
         let given = [&lse[..used], &delta[..used]];
         differentiate(layout.isa, (slope, given, [&mut raw[..used], &mut dots[..used]]));
         blocks::sum_scores(layout, (block, [&dots[..]], [&mut sums[..]]));

@@ -5,11 +5,12 @@ import math
 import torch
 from torch import Tensor
 
+from .. import _dot as dot
 from .. import _torch as ops
 from .._inputs import (KEEP_LOOPS, ONE_LOOP, check_edges, edge_adjacency, plain_edges, require,
                       sparse_input)
 from .._cache import derived
-from .._dense import OWN, combined, fits, fits_bias, linear
+from .._dense import OWN, fits, fits_bias, linear
 from .common import only_sums, pair_of, sizes_of
 
 
@@ -191,13 +192,21 @@ def transformer(self, x, edge_index, edge_attr=None, return_attention_weights=No
     require((edge_attr is None) == (self.lin_edge is None), "edge features without weights")
     adjacency, attr = _graph(self, (source, target), edge_index, edge_attr, None, False)
 
+    adds_root = self.root_weight and self.concat and self.lin_beta is None
+    maps = (self.lin_query, self.lin_key, self.lin_value, self.lin_skip if adds_root else None)
+
     def run():
-        query, (key, value) = linear(self.lin_query, target), _keys_and_values(self, source)
         features = None if attr is None else self.lin_edge(attr)
-        query, key, value, features = _same_type(query, key, value, features)
-        scale = 1.0 / math.sqrt(self.out_channels)
-        how = (adjacency, self.heads, scale, *_dropout(self))
-        out = ops.dot_attention(query, key, value, features, how)
+        how = (adjacency, self.heads, 1.0 / math.sqrt(self.out_channels), *_dropout(self))
+        if _is_one_operation((source, target), features, maps):
+            own = None if target is source else target
+            parameters = (one for lin in maps for one in _parameters(lin))
+            out = dot.layer((source, own, features, *parameters), how)
+            if adds_root:
+                return out
+        else:
+            ends = [linear(lin, x) for lin, x in zip(maps, (target, source, source))]
+            out = dot.dot_attention(*_same_type(*ends, features), how)
         if not self.concat:
             out = out.view(-1, self.heads, self.out_channels).mean(dim=1)
         if not self.root_weight:
@@ -213,11 +222,14 @@ def transformer(self, x, edge_index, edge_attr=None, return_attention_weights=No
     return run
 
 
-def _keys_and_values(self, source):
-    """Both, or a matrix that has them side by side and None: who gathers a key gathers the value
-    too, from the lines after it."""
-    maps = self.lin_key, self.lin_value
-    if not fits(source, *maps) or len({lin.bias is None for lin in maps}) > 1:
-        return [linear(lin, source) for lin in maps]
-    bias = None if self.lin_key.bias is None else torch.cat([lin.bias for lin in maps])
-    return combined(source, torch.cat([lin.weight for lin in maps]), (None, None), bias), None
+def _is_one_operation(ends, features, maps):
+    """Whether a Transformer's maps can be computed with its attention."""
+    (source, target), (query, key, value, skip) = ends, maps
+    own = (query,) if skip is None else (query, skip)
+    return target.dtype is source.dtype and fits(source, key, value) and fits(target, *own) \
+        and (key.bias is None) == (value.bias is None) \
+        and (features is None or features.dtype is source.dtype)
+
+
+def _parameters(lin):
+    return (None, None) if lin is None else (lin.weight, lin.bias)

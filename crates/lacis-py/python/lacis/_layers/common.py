@@ -51,6 +51,9 @@ def sizes_of(layer, x, edge_index, size):
     source, target = x
     require(layer.flow == "source_to_target" or source is target,
             "a bipartite graph from targets to sources")
+    if size is None and type(edge_index) is Tensor:
+        n = source.shape[0]
+        return n, n if target is None or target is source else target.shape[0]
     found = [source.size(0), None if target is None else target.size(0)]
     named = declared_size(edge_index)
     if named == (None, None) and size is not None:
