@@ -95,8 +95,9 @@ fn weigh_tile<M: Arith, T: Stored, const K: usize, const V: usize, const N: usiz
     totals
 }
 
-/// The rows of a block times those that its entries name: products per entry and head.
-type Dots<'a, T> = (Layout, &'a Block<'a>, [Mat<'a, T>; 2], &'a mut [Vector<T>]);
+/// The rows of a block, from some row of a matrix on, times those that its entries name: products
+/// per entry and head.
+type Dots<'a, T> = (Layout, &'a Block<'a>, (Mat<'a, T>, usize), Mat<'a, T>, &'a mut [Vector<T>]);
 
 /// `own_i · x_j` of every entry and head.
 #[inline(always)]
@@ -110,12 +111,12 @@ per_isa!(fn dots_rows<[T: Stored, G: Copy], [K, V]>(job: Dots<'_, T>) = dots_bod
 #[allow(clippy::extra_unused_type_parameters)]
 #[inline(always)]
 fn dots_body<M: Arith, T: Stored, G: Copy, const K: usize, const V: usize>(
-    (layout, block, [own, x], out): Dots<'_, T>,
+    (layout, block, (own, first), x, out): Dots<'_, T>,
 ) {
     let (slots, out) = (layout.slots, out.as_flattened_mut());
     let mut kept = [[T::Sum::ZERO; LANES]; KEPT];
     for r in 0..block.rows {
-        let (span, i) = (block.row(r), block.first + r);
+        let (span, i) = (block.row(r), first + r);
         let (cols, at) = (&block.cols[span.clone()], span.start * slots);
         let out = &mut out[at..];
         each_tile!(layout, K, V, tile =>
