@@ -65,7 +65,7 @@ def flags_of(folder, name, seed):
 def ours(lacis, folder, name, model, seed):
     hidden, rate, decay = recipe_of(name)
     command = [lacis, "train", *flags_of(folder, name, seed), "--model", model, "--hidden", hidden,
-               "--heads", 8, "--dropout", DROPOUT, "--lr", rate, "--weight-decay", decay,
+               "--dropout", DROPOUT, "--lr", rate, "--weight-decay", decay,
                "--seed", seed, "--no-save", "--json", "--threads", 1]
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
     if done.returncode != 0:

@@ -139,9 +139,10 @@ def options(a, b):
 
 def run_lacis(lacis, data, model, folder, epochs):
     name, flags = model
-    command = [lacis, "train", data, "--model", name, "--hidden", HIDDEN, "--heads", HEADS,
-               "--dropout", 0, "--weight-decay", 0, "--lr", RATE, "--epochs", epochs,
-               "--eval-every", 0, "--json", "--out", folder, *flags]
+    heads = ["--heads", HEADS] if name in ("gat", "gatv2") else []
+    command = [lacis, "train", data, "--model", name, "--hidden", HIDDEN, *heads, "--dropout", 0,
+               "--weight-decay", 0, "--lr", RATE, "--epochs", epochs, "--eval-every", 0, "--json",
+               "--out", folder, *flags]
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))}\n{done.stderr}")

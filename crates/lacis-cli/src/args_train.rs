@@ -45,8 +45,8 @@ pub struct Net {
     /// Layers; for sgc, hops
     #[arg(long, alias = "num-layers", value_name = "N", default_value_t = 2)]
     pub layers: usize,
-    /// Heads of attention, in all layers but the last
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    /// gat, gatv2: heads of attention, in all layers but the last
+    #[arg(long, value_name = "N", default_value_t = lacis::nn::Config::HEADS)]
     pub heads: usize,
     /// gat, gatv2: heads of the last layer, whose mean is the result
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -60,6 +60,9 @@ pub struct Net {
     /// Probability that an element of the features is dropped
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     pub input_dropout: f64,
+    /// appnp: probability that an edge is dropped, anew in each hop
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    pub edge_dropout: f64,
     /// Linear layers in GIN's network, or what is usual for the data
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub mlp_layers: usize,

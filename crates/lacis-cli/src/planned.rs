@@ -41,6 +41,7 @@ pub fn recipe(net: &Net, learning: &Learning, planning: &Planning, seed: u64) ->
     config.slope = net.negative_slope;
     config.dropout = net.dropout;
     config.input_dropout = net.input_dropout;
+    config.edge_dropout = net.edge_dropout;
     config.mlp_layers = net.mlp_layers;
     config.norm = match net.norm.as_str() {
         "batch" => Some(NormKind::Batch),

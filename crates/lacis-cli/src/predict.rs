@@ -8,6 +8,7 @@ use std::path::Path;
 use lacis::data::staged::{Existing, Staged};
 use lacis::infer::{On, Predictor, Way, What};
 use lacis::metrics::{Metric, ScoreRow, Scored, Task};
+use lacis::nn::Config;
 use lacis::plan::Dim;
 use lacis::plan::op::LossKind;
 use lacis::plan::plan::{Operator, Place, Plan};
@@ -109,10 +110,15 @@ impl Again {
 
     fn recipe(&self) -> Result<Recipe> {
         let Train { net, learning, planning, source, .. } = &self.args;
-        let mut recipe = planned::recipe(net, learning, planning, source.changes.seed)?;
+        let mut net = net.clone();
+        // Runs of earlier versions may name heads that their model never had.
+        if !matches!(net.model.as_str(), "gat" | "gatv2") {
+            net.heads = Config::HEADS;
+        }
+        let mut recipe = planned::recipe(&net, learning, planning, source.changes.seed)?;
         recipe.config.embed = planned::learned_features(source.changes.features.as_deref());
         if links::is_task(learning) {
-            links::prepare(&mut recipe, net, None);
+            links::prepare(&mut recipe, &net, None);
         }
         Ok(recipe)
     }

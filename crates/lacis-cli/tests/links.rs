@@ -138,6 +138,9 @@ fn what_does_nothing_is_named() {
         (&["--task", "link", "--embedding", "0"], "embedding"),
         (&["--model", "sage", "--teleport", "0.3"], "--teleport"),
         (&["--model", "gat", "--negative-slope", "-1"], "negative-slope"),
+        (&["--model", "sage", "--heads", "4"], "--heads"),
+        (&["--model", "gcn", "--edge-dropout", "0.5"], "--edge-dropout"),
+        (&["--model", "appnp", "--edge-dropout", "1"], "edge-dropout"),
     ] {
         let ran = lacis(&[&["train", GROUPS, "--no-save", "--epochs", "1"][..], flags].concat());
         assert!(ran.code == Some(2) && ran.err.contains(named), "{named}: {}", ran.err);
@@ -146,6 +149,7 @@ fn what_does_nothing_is_named() {
         &["--model", "gat", "--heads", "4", "--out-heads", "3", "--negative-slope", "0.1"][..],
         &["--model", "gcn", "--no-normalize", "--jumping=max"],
         &["--model", "gcn", "--jumping"],
+        &["--model", "appnp", "--edge-dropout", "0.4"],
         &["--model", "gcn2", "--teleport", "0.2", "--theta", "1", "--no-shared-weights"],
     ] {
         let dir = tempfile::tempdir().unwrap();

@@ -12,6 +12,8 @@
 //! The share that is kept is `1 - p` to the nearest 1/65536, and kept elements are divided by just
 //! that share, so that the expected value is the element.
 
+mod kept;
+
 use lacis_core::error::same_size;
 use lacis_core::{Error, Result, Rng};
 
@@ -155,6 +157,17 @@ pub(crate) fn mask<F: Real>(stage: &mut [F], noise: &Noise, dropout: &Dropout<'_
 /// Philox4x32-10 of several counters `(row, 0, block, purpose)`.
 #[inline(always)]
 fn philox(rows: &[u32; LANES], blocks: &[u32; LANES], rng: Rng) -> [[u32; 4]; LANES] {
+    let [c0, c1, c2, c3] = philox_words(rows, blocks, rng);
+    let mut words = [[0; 4]; LANES];
+    for l in 0..LANES {
+        words[l] = [c0[l], c1[l], c2[l], c3[l]];
+    }
+    words
+}
+
+/// The same: all first words, all second ones, and so on.
+#[inline(always)]
+fn philox_words(rows: &[u32; LANES], blocks: &[u32; LANES], rng: Rng) -> [[u32; LANES]; 4] {
     const MULTIPLIER: [u64; 2] = [0xD251_1F53, 0xCD9E_8D57];
     const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
     let (mut key, purpose) = rng.key();
@@ -171,9 +184,5 @@ fn philox(rows: &[u32; LANES], blocks: &[u32; LANES], rng: Rng) -> [[u32; 4]; LA
         }
         key = [key[0].wrapping_add(WEYL[0]), key[1].wrapping_add(WEYL[1])];
     }
-    let mut words = [[0; 4]; LANES];
-    for l in 0..LANES {
-        words[l] = [c0[l], c1[l], c2[l], c3[l]];
-    }
-    words
+    [c0, c1, c2, c3]
 }

@@ -259,7 +259,11 @@ fn check_gat<T: Stored>(a: &Csr, case: Case, shared: bool) {
     if let Some(dropout) = case.dropout() {
         gat = gat.with_dropout(dropout).unwrap();
     }
-    for kept in [Kept::Nothing, Kept::Sums] {
+    for kept in [Kept::Nothing, Kept::Sums, Kept::NotEvenResults] {
+        // Gradients of what edges have follow from the result.
+        if case.features && kept == Kept::NotEvenResults {
+            continue;
+        }
         let found = on_every_machine(|isa, threads| {
             run_gat(isa, &gat, (a, &transpose), (&inputs, case, shared, kept), threads)
         });
@@ -275,11 +279,42 @@ fn biased<T: Stored>(y: &Dense<T>) -> (Dense<T>, Dense<T::Sum>) {
     (more, Dense::from_fn(1, y.n_cols(), |_, j| of(j)))
 }
 
-/// Whether the forward pass keeps sums for the backward pass.
+/// What is kept of the forward pass for the backward pass.
 #[derive(Clone, Copy, PartialEq)]
 enum Kept {
     Nothing,
     Sums,
+    NotEvenResults,
+}
+
+/// The gradients of features, whose place they take, and of vectors.
+fn in_place<T: Stored>(
+    isa: Isa,
+    (a, given): (&Csr, &Given<'_, T>),
+    (inputs, case): (&Inputs<T>, Case),
+    threads: &Threads,
+) -> [Vec<u8>; 3] {
+    let [mut t, mut u] = [0; 2].map(|_| case.unset(case.heads, case.channels));
+    let mut z = inputs.source.clone();
+    let vectors = [0, 1].map(|v| Mat::from(&inputs.vectors[v]));
+    let mut gat = Gat::in_place(a.view(), case.width(), vectors, SLOPE).unwrap();
+    if let Some(bias) = &inputs.bias {
+        gat = gat.with_bias(bias).unwrap();
+    }
+    if let Some(dropout) = case.dropout() {
+        gat = gat.with_dropout(dropout).unwrap();
+    }
+    let grads = GatGrads {
+        source: (&mut z).into(),
+        target: None,
+        target_vectors: (&mut t).into(),
+        source_vectors: (&mut u).into(),
+        edge_vectors: None,
+        features: None,
+        bias: None,
+    };
+    gat.backward(isa, given, grads, threads).unwrap();
+    [bits(&z), bits(&t), bits(&u)]
 }
 
 fn run_gat<T: Stored>(
@@ -291,7 +326,7 @@ fn run_gat<T: Stored>(
 ) -> Found {
     let (n, m, nnz, k) = (a.n_rows(), a.n_cols(), a.nnz(), case.width());
     let columns = match kept {
-        Kept::Nothing => case.heads,
+        Kept::Nothing | Kept::NotEvenResults => case.heads,
         Kept::Sums => Gat::<T>::kept_columns(case.heads, case.channels),
     };
     let (mut y, mut lse) = (case.unset::<T>(n, k), case.unset::<T::Sum>(n, columns));
@@ -303,11 +338,16 @@ fn run_gat<T: Stored>(
     let (grad, view) = ((&inputs.grad).into(), transpose.view());
     // Without gradients of edges the sums that were kept are used; and a layer's bias may be in y.
     let (more, shift) = biased(&y);
-    for (asked, y, added) in
-        [(true, &y, None), (false, &y, None), (false, &more, Some((&shift).into()))]
-    {
+    let absent = Dense::zeros(n, 0);
+    let mut last_given = None;
+    let last = match kept {
+        Kept::NotEvenResults => (false, &absent, None),
+        _ => (false, &more, Some((&shift).into())),
+    };
+    for (asked, y, added) in [(true, &y, None), (false, &y, None), last] {
         let lse = (&lse).into();
         let given = Given { transpose: view, y: y.into(), bias: added, lse, grad };
+        last_given = Some(given);
         let grads = GatGrads {
             source: (&mut source).into(),
             target: (!shared).then_some((&mut target).into()),
@@ -318,6 +358,10 @@ fn run_gat<T: Stored>(
             bias: asked.then_some((&mut bias).into()),
         };
         gat.backward(isa, &given, grads, threads).unwrap();
+    }
+    if let Some(given) = last_given.filter(|_| shared && !case.features) {
+        let expected = [bits(&source), bits(&t), bits(&u)];
+        assert!(in_place(isa, (a, &given), (inputs, case), threads) == expected, "in place");
     }
     let mut found = Found::new();
     found.push(&y);

@@ -63,6 +63,11 @@ impl Subject<'_> {
                 (self.elements(step) as u64 * per_element(&step.operator), (read + written) as u64)
             }
             Work::Gemm { .. } => self.dense(step),
+            // Edges of targets are looked at once more, as those of GATv2 are.
+            Work::Attention { shape, heads, width, backward, .. } if step.looks_again() => {
+                let scores = Scores::GatV2;
+                moved(&Work::Attention { shape, heads, width, backward, scores })
+            }
             _ => moved(&work),
         };
         Tally { work: operations, depth: self.depth(step, &work), bytes }

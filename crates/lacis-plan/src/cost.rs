@@ -285,8 +285,9 @@ fn gates(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
 /// What a loss does with an element counts for so many exponentials.
 const LOSS: usize = 5;
 /// So do a random number drawn by itself, an entry that is scaled by what its ends have, and one
-/// that gets another place.
+/// that gets another place. Random numbers of edges are drawn eight at a time.
 const DRAWN: usize = 8;
+const KEPT: usize = 2;
 const SCALED: usize = 1;
 const MOVED: usize = 7;
 
@@ -311,6 +312,7 @@ fn stream(plan: &Plan, step: &Step, sizes: &Sizes) -> Work {
         }
         Operator::EachGrad { dropout, .. } => drawn(dropout),
         Operator::EntryDropout { .. } => DRAWN * elements,
+        Operator::EdgeDropout { .. } => KEPT * elements,
         Operator::EntryScale { .. } => SCALED * elements,
         Operator::PlusIdentity { .. } => MOVED * elements,
         // An exponential, a maximum and a sum, and all of it again for the gradient.

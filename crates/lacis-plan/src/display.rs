@@ -89,7 +89,7 @@ fn name(function: Function) -> &'static str {
 fn call(op: &Op) -> String {
     match op {
         Op::Map(function) => name(*function).to_owned(),
-        Op::Dropout { p, .. } => format!("drop{}", p.get()),
+        Op::Dropout { p, .. } | Op::DropEdges { p, .. } => format!("drop{}", p.get()),
         Op::Top { level } => format!("top{level}"),
         Op::Pad { level } => format!("pad{level}"),
         Op::ColumnSums => "colsum".to_owned(),

@@ -274,6 +274,7 @@ impl Expr {
             Op::Identity { level, transposed } => {
                 Expr::new(Op::Identity { level: *level, transposed: !transposed }, vec![])
             }
+            Op::DropEdges { .. } => Expr::new(self.op().clone(), vec![self.args()[0].t()]),
             Op::Mul if self.turns() => mul(&self.args()[1].t(), &self.args()[0].t()),
             Op::Add if self.kind() != Kind::Dense => &self.args()[0].t() + &self.args()[1].t(),
             Op::Scale(by) if self.kind() != Kind::Dense => self.args()[0].t().scaled(by.get()),
@@ -325,6 +326,14 @@ impl Expr {
             return self.clone();
         }
         Expr::new(Op::Dropout { p: p.into(), key }, vec![self.clone()])
+    }
+
+    /// An adjacency with entries dropped with probability `p`; `key` tells drop-outs apart.
+    pub fn drop_edges(&self, p: f64, key: u32) -> Expr {
+        if p == 0.0 {
+            return self.clone();
+        }
+        Expr::new(Op::DropEdges { p: p.into(), key }, vec![self.clone()])
     }
 
     /// The rows of a later level, which come first.

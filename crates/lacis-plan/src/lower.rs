@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::dim::{Dim, Sizes};
 use crate::expr::{Expr, Kind};
-use crate::op::{Attention, Op};
+use crate::op::{Attention, Op, Scores};
 use crate::plan::{Operator, ParamInfo, Phase, Place, Plan, Precision, Step, Value, ValueId};
 use recipe::Recipe;
 
@@ -47,17 +47,22 @@ pub fn lower(goal: &Goal, options: Options, sizes: &Sizes) -> Plan {
     roots.extend(goal.params.iter().rev().filter_map(|(_, grad)| grad.clone()));
     roots.extend(goal.extra.iter().cloned());
     let order = Expr::sorted(&roots);
-    let mut lowering = Lowering::new(goal, &order, &roots, options);
+    let mut lowering = Lowering::new(goal, (&order, &roots), options, sizes);
     for expr in &order {
         if !lowering.absorbed.contains(&expr.id()) {
             lowering.emit(expr);
         }
     }
-    lowering.finish(goal, sizes)
+    lowering.finish(goal)
 }
 
-struct Lowering {
+/// Entries per row up to which a backward pass over the edges takes about as long as what would
+/// save it: numbers for each row, as wide as results, that are written, kept and read again.
+const FEW_ENTRIES: usize = 8;
+
+struct Lowering<'s> {
     options: Options,
+    sizes: &'s Sizes,
     recipes: HashMap<u128, Recipe>,
     absorbed: HashSet<u128>,
     values: Vec<Value>,
@@ -74,8 +79,13 @@ struct Lowering {
     named: bool,
 }
 
-impl Lowering {
-    fn new(goal: &Goal, order: &[Expr], roots: &[Expr], options: Options) -> Self {
+impl<'s> Lowering<'s> {
+    fn new(
+        goal: &Goal,
+        (order, roots): (&[Expr], &[Expr]),
+        options: Options,
+        sizes: &'s Sizes,
+    ) -> Self {
         let (recipes, absorbed) = recipe::all(order, roots, options);
         let params = goal.params.iter().filter_map(|(param, _)| match param.op() {
             Op::Param { name, shape } => Some(ParamInfo { name: name.clone(), shape: *shape }),
@@ -83,6 +93,7 @@ impl Lowering {
         });
         Lowering {
             options,
+            sizes,
             recipes,
             absorbed,
             values: Vec::new(),
@@ -184,7 +195,7 @@ impl Lowering {
             Op::Attention(_) => 2,
             _ => 3,
         };
-        let inputs = whole.args().iter().map(|arg| self.of[&arg.id()]).collect();
+        let mut inputs: Vec<ValueId> = whole.args().iter().map(|arg| self.of[&arg.id()]).collect();
         let outputs: Vec<ValueId> = (0..count)
             .map(|index| self.value(&whole.part(index), Place::Slot(usize::MAX)))
             .collect();
@@ -193,7 +204,13 @@ impl Lowering {
                 self.keep_less(&outputs, whole, attention);
                 Operator::Attention(*attention)
             }
-            Op::AttentionGrad(attention) => Operator::AttentionGrad(*attention),
+            Op::AttentionGrad(attention) => {
+                // Its forward result is the fifth.
+                if self.looks_again(whole, attention) {
+                    inputs.remove(4);
+                }
+                Operator::AttentionGrad(*attention)
+            }
             Op::GatedGrad => Operator::GatedGrad,
             Op::NormGrad { kind, key } => Operator::NormGrad { kind: *kind, key: *key },
             other => unreachable!("{other:?} has no parts"),
@@ -201,9 +218,19 @@ impl Lowering {
         self.step(whole, operator, inputs, outputs);
     }
 
+    /// Whether the gradient of attention looks at the edges of targets again, so that nothing is
+    /// kept for it but a number per head.
+    fn looks_again(&self, whole: &Expr, attention: &Attention) -> bool {
+        let Op::Adjacency(a) = whole.args()[0].op() else { return false };
+        let entries = self.sizes.entries_of(a.level, a.graph.has_loops());
+        let rows = self.sizes.of(Dim::Nodes(a.level + 1));
+        attention.scores == Scores::Gat && entries <= FEW_ENTRIES * rows
+    }
+
     /// Attention that no gradient follows keeps no sums for one.
     fn keep_less(&mut self, outputs: &[ValueId], whole: &Expr, attention: &Attention) {
-        if !self.parts.contains(&whole.part(1).id()) {
+        let unread = !self.parts.contains(&whole.part(1).id());
+        if unread || self.looks_again(whole, attention) {
             self.values[outputs[1]].shape[1] = Dim::Width(attention.heads);
         }
     }
@@ -244,7 +271,7 @@ impl Lowering {
         self.steps.push(Step { operator, inputs, outputs, phase, layer, formula });
     }
 
-    fn finish(mut self, goal: &Goal, sizes: &Sizes) -> Plan {
+    fn finish(mut self, goal: &Goal) -> Plan {
         for (index, (_, grad)) in goal.params.iter().enumerate() {
             let Some(grad) = grad else { continue };
             let inputs = vec![self.of[&grad.id()]];
@@ -268,11 +295,25 @@ impl Lowering {
         }
         // What is computed once comes first; its order is kept.
         plan.steps.sort_by_key(|step| step.phase != Phase::Once);
+        draw_late(&mut plan.steps);
         if self.options.fuse {
             joins::join(&mut plan);
         }
-        slots::assign(&mut plan, sizes);
+        slots::assign(&mut plan, self.sizes);
         plan
+    }
+}
+
+/// Edges are dropped right before somebody reads what is left: else the values of all hops would
+/// be there at once.
+fn draw_late(steps: &mut [Step]) {
+    for at in (0..steps.len()).rev() {
+        let Operator::EdgeDropout { .. } = steps[at].operator else { continue };
+        let value = steps[at].outputs[0];
+        let reads = |step: &Step| step.inputs.contains(&value);
+        if let Some(later) = steps[at + 1..].iter().position(reads) {
+            steps[at..=at + later].rotate_left(1);
+        }
     }
 }
 

@@ -82,7 +82,8 @@ fn scratch(plan: &Plan, sizes: &Sizes) -> usize {
                 Scores::GatV2 => GATV2_TERMS * rows * slots,
                 Scores::Gat => {
                     let targets = if rows != cols { rows * width } else { 0 };
-                    GAT_TERMS * rows * slots + targets
+                    let sources = if step.looks_again() { cols * slots } else { 0 };
+                    GAT_TERMS * rows * slots + targets + sources
                 }
             }
         }
@@ -91,6 +92,8 @@ fn scratch(plan: &Plan, sizes: &Sizes) -> usize {
             cols * slots(attention.heads, width)
         }
         Operator::ExtremeGrad(_) => shape(step.inputs[2]).iter().product(),
+        // A bit for each entry.
+        Operator::EdgeDropout { .. } => plan.entries_of(step.inputs[0], sizes).div_ceil(32),
         Operator::Loss(LossKind::Squares) if plan.in_place(step) => {
             plan.len_of(step.inputs[0], sizes)
         }
@@ -122,7 +125,9 @@ fn given(plan: &Plan, sizes: &Sizes) -> usize {
         .filter(|(a, ordered)| a.transposed && (*ordered || !is_symmetric(a.level, sizes)))
         .map(|(a, ordered)| (matrix(&a), ordered))
         .collect();
-    let turned_bytes = turned.iter().map(|((graph, level), ordered)| {
+    // One that knows where entries were serves who need not know it, too.
+    let own = turned.iter().filter(|(of, ordered)| *ordered || !turned.contains(&(*of, true)));
+    let turned_bytes = own.map(|((graph, level), ordered)| {
         let a = Adjacency { graph: *graph, level: level.unwrap_or(0), transposed: true };
         matrix_bytes(a, sizes) + if *ordered { entries(a, sizes) * COLUMN } else { 0 }
     });
@@ -133,6 +138,10 @@ fn given(plan: &Plan, sizes: &Sizes) -> usize {
         .filter_map(|step| match (step.operator, plan.values[*step.inputs.first()?].place) {
             (Operator::Attention(attention), Place::Adjacency(a)) => {
                 (attention.dropout.get() > 0.0 && !is_whole(a.level, sizes)).then_some(a)
+            }
+            (Operator::EdgeDropout { .. }, Place::Adjacency(a)) => {
+                let own = Adjacency { transposed: false, ..a };
+                (!is_whole(a.level, sizes)).then_some(own)
             }
             _ => None,
         })
@@ -164,6 +173,13 @@ fn adjacencies(plan: &Plan) -> impl Iterator<Item = (Adjacency, bool)> + '_ {
     });
     let turned = plan.steps.iter().filter_map(|step| {
         let ordered = match step.operator {
+            // The transpose itself is what is read.
+            Operator::EdgeDropout { .. } => {
+                return match plan.values[step.inputs[0]].place {
+                    Place::Adjacency(adjacency) => Some((adjacency, adjacency.transposed)),
+                    _ => None,
+                };
+            }
             Operator::AttentionGrad(attention) => attention.dropout.get() > 0.0,
             Operator::ExtremeGrad(_) | Operator::GatedGrad => false,
             _ => return None,

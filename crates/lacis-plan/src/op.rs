@@ -277,6 +277,14 @@ pub enum Op {
         /// Tells drop-outs apart.
         key: u32,
     },
+    /// An adjacency with entries dropped, each one by its number in the whole graph, which it has
+    /// in the transpose too.
+    DropEdges {
+        /// Probability.
+        p: Number,
+        /// Tells drop-outs apart.
+        key: u32,
+    },
     /// Columns beside each other.
     Concat,
     /// Some columns.
@@ -405,6 +413,7 @@ impl Op {
             self,
             Op::Param { .. }
                 | Op::Dropout { .. }
+                | Op::DropEdges { .. }
                 | Op::Attention(_)
                 | Op::AttentionGrad(_)
                 | Op::Pairs(_)
@@ -442,6 +451,10 @@ impl Op {
                 Op::Scale(_) | Op::Map(_) | Op::Dropout { .. } | Op::Layer(_) | Op::LayerGrad(_),
                 [x],
             ) => Ok((x.shape(), x.kind())),
+            (Op::DropEdges { .. }, [a]) => match a.op() {
+                Op::Adjacency(_) => Ok((a.shape(), Kind::Sparse)),
+                _ => Err(format!("{a} has no edges to drop")),
+            },
             (Op::Concat, parts) => concat_shape(parts),
             (Op::Columns { from, width }, [x]) => match from + width <= x.width() {
                 true => Ok(([x.rows(), Dim::Width(*width)], Kind::Dense)),

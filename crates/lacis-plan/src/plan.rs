@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::dim::{Dim, Sizes};
 use crate::op::{
     Adjacency, Attention, Extreme, Function, Graph, LossKind, NormKind, Number, PairOp, Read,
+    Scores,
 };
 
 /// A value's number.
@@ -204,6 +205,13 @@ pub enum Operator {
         /// Key.
         key: u32,
     },
+    /// `(a)`: values of an adjacency, some dropped by the whole graph's numbers of entries.
+    EdgeDropout {
+        /// Probability.
+        p: Number,
+        /// Key.
+        key: u32,
+    },
     /// `(x)`.
     ColumnSums,
     /// `(x)`: written the other way round.
@@ -243,7 +251,8 @@ pub enum Operator {
     },
     /// See [`crate::Op::Attention`].
     Attention(Attention),
-    /// See [`crate::Op::AttentionGrad`].
+    /// See [`crate::Op::AttentionGrad`]; without the result of the forward pass where the edges
+    /// are looked at again instead.
     AttentionGrad(Attention),
     /// `(a, k, q, v)`.
     Gated,
@@ -433,6 +442,23 @@ impl Plan {
 }
 
 impl Step {
+    /// Whether a gradient of attention goes over the edges of targets instead of taking what the
+    /// forward pass gave.
+    pub fn looks_again(&self) -> bool {
+        /// The arguments of attention, its two results and a gradient.
+        const ALL: usize = 7;
+        matches!(self.operator, Operator::AttentionGrad(_)) && self.inputs.len() < ALL
+    }
+
+    /// The input that the first result may be written over, which each of its rows alone is made
+    /// of: sources of attention.
+    pub fn takes_over(&self) -> Option<usize> {
+        match self.operator {
+            Operator::AttentionGrad(attention) if attention.scores == Scores::Gat => Some(1),
+            _ => None,
+        }
+    }
+
     /// Whether the result takes the place of the last input, which the step reads on the way.
     pub fn replaces_last(&self) -> bool {
         match self.operator {

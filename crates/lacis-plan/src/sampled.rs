@@ -49,7 +49,19 @@ impl Sampling {
 /// Whether a step is a backward product with an adjacency that no iteration changes.
 pub fn can_sample(plan: &Plan, step: &Step) -> bool {
     let product = matches!(step.operator, Operator::Spmm { .. });
-    product && step.phase == Phase::Backward && is_adjacency(plan, step.inputs[0])
+    let matrix = step.inputs.first().copied();
+    product
+        && step.phase == Phase::Backward
+        && matrix.is_some_and(|a| is_adjacency(plan, a) && !drops(plan, a))
+}
+
+/// Whether entries are dropped anew in each iteration.
+fn drops(plan: &Plan, value: ValueId) -> bool {
+    let Place::Entries { of, .. } = plan.values[value].place else { return false };
+    let made = |step: &Step| step.outputs.contains(&value);
+    let maker = plan.steps.iter().find(|step| made(step));
+    maker.is_some_and(|step| matches!(step.operator, Operator::EdgeDropout { .. }))
+        || drops(plan, of)
 }
 
 fn is_adjacency(plan: &Plan, value: ValueId) -> bool {

@@ -372,6 +372,12 @@ pub fn dropout(x: &M, p: f64, key: u32) -> M {
     M::from_fn(x.n_rows(), x.n_cols(), |i, j| x.at(i, j) * mask(p, key, i, j))
 }
 
+/// Entries dropped by their numbers, which they keep in the transpose.
+pub fn without_edges(a: &S, p: f64, key: u32) -> S {
+    let dropped = |(e, &(i, j, v)): (usize, &(usize, usize, f64))| (i, j, v * mask(p, key, e, 0));
+    S { shape: a.shape, entries: a.entries.iter().enumerate().map(dropped).collect() }
+}
+
 /// `g ∘ f'` from what is saved: `f`'s result, or its argument where the result does not tell.
 pub fn map_grad(function: Function, saved: f64, g: f64) -> f64 {
     let slope = match function {
@@ -634,6 +640,7 @@ fn operation(expr: &Expr, args: &[&V], world: &World) -> V {
         (Op::Dropout { p, key }, [V::Sparse(a)]) => {
             V::Sparse(a.with(|i, j, v| v * mask(p.get(), *key, i, j)))
         }
+        (Op::DropEdges { p, key }, [a]) => V::Sparse(without_edges(a.sparse(), p.get(), *key)),
         (Op::Layer(_) | Op::LayerGrad(_), [x]) => (*x).clone(),
         (Op::Attention(op), [a, x, y, z]) => {
             let x = [x.dense(), y.dense(), z.dense()];

@@ -60,6 +60,18 @@ pub fn tagcn(level: u16, x: &Expr, out: usize) -> Expr {
     sum
 }
 
+/// Two hops with edges dropped, each its own, and a share of what they began with.
+pub fn appnp(level: u16, x: &Expr, out: usize) -> Expr {
+    let h = x * weight("W", level, x.width(), out);
+    (0..2).fold(h.clone(), |z, hop| {
+        let level = level + hop;
+        let a = adjacency(Graph::NORMALISED, level).drop_edges(0.3, 70 + u32::from(level));
+        let n = degrees(Graph::NORMALISED, level + 1, -1)
+            * (a * (degrees(Graph::NORMALISED, level, -1) * z));
+        n.scaled(0.8) + h.top(level + 1).scaled(0.2)
+    })
+}
+
 /// Attention with `heads` heads.
 pub fn gat(level: u16, x: &Expr, heads: usize, out: usize, p: f64) -> Expr {
     let (slope, dropout) = (0.2.into(), p.into());
@@ -220,6 +232,7 @@ pub fn all() -> Vec<Case> {
         case("gin learned", two(x(), 4, gin_learned), Classes, 3),
         case("sgc", layer(sgc(0, &x(), 3), 0), Classes, 3),
         case("tagcn", layer(tagcn(0, &x(), 3), 0), Classes, 4),
+        case("appnp dropped", layer(appnp(0, &x(), 3), 0), Classes, 3),
         case("gat", gat_net(2, 0.0), Classes, 3),
         case("gat one", gat_net(1, 0.3), Classes, 3),
         case("gatv2", layer(gatv2(0, &x(), 2, 6), 0), Squares, 2),

@@ -382,6 +382,42 @@ fn a_product_that_overwrites_its_factor_is_found() {
     assert!(found > 1);
 }
 
+/// The values that are left of one hop's edges are gone before the next hop's are drawn.
+#[test]
+fn edges_are_dropped_one_hop_at_a_time() {
+    let all = nets::all();
+    let case = all.iter().find(|case| case.name == "appnp dropped").unwrap();
+    let plan = planned(case, &imagined(case, 1000, 10), &Settings::default()).plan;
+    let drops = |step: &Step| matches!(step.operator, Operator::EdgeDropout { .. });
+    let pairs: Vec<&[Step]> = plan.steps.windows(2).filter(|pair| drops(&pair[0])).collect();
+    assert!(pairs.len() > 2, "two hops, forward and back\n{plan}");
+    assert!(pairs.iter().all(|pair| pair[1].inputs[0] == pair[0].outputs[0]), "{plan}");
+}
+
+/// Where nodes have few edges, attention keeps a number per head for its gradient, which goes over
+/// the edges instead; anywhere the features' gradient takes their place.
+#[test]
+fn attention_keeps_less_where_edges_are_few() {
+    let all = nets::all();
+    let case = all.iter().find(|case| case.name == "gat").unwrap();
+    let truth = Truth::of(case, false);
+    let mut kept = Vec::new();
+    for (degree, few) in [(3, true), (40, false)] {
+        let sizes = imagined(case, 1000, degree);
+        let plan = planned(case, &sizes, &Settings::default()).plan;
+        truth.check(case, &plan, &format!("{degree} edges a node"));
+        let is_grad = |step: &&Step| matches!(step.operator, Operator::AttentionGrad(_));
+        let grads: Vec<&Step> = plan.steps.iter().filter(is_grad).collect();
+        assert_eq!(grads.len(), 2);
+        for grad in grads {
+            assert_eq!(grad.looks_again(), few, "{degree} edges a node");
+            assert_eq!(plan.slot_of(grad.inputs[1]), plan.slot_of(grad.outputs[0]), "in place");
+        }
+        kept.push(plan.slot_bytes(&sizes));
+    }
+    assert!(4 * kept[0] < 3 * kept[1], "{kept:?}");
+}
+
 #[test]
 fn diagonals_and_matrices_take_no_more_than_they_need() {
     for case in nets::all() {

@@ -134,7 +134,7 @@ impl Machine<'_> {
                     | Operator::EachGrad { .. }
                     | Operator::Loss(_)
                     | Operator::Pad => at == 0,
-                    _ => false,
+                    _ => step.takes_over() == Some(at),
                 };
                 assert!(allowed, "{} writes where it reads", step.formula);
             }
@@ -180,6 +180,9 @@ impl Machine<'_> {
                 let matrix = inputs[0].sparse();
                 vec![V::Sparse(matrix.with(|i, j, v| v * mask(p.get(), key, i, j)))]
             }
+            Operator::EdgeDropout { p, key } => {
+                vec![V::Sparse(eval::without_edges(inputs[0].sparse(), p.get(), key))]
+            }
             Operator::Each(each) => vec![V::Dense(self::each(&each, inputs))],
             Operator::Attention(op) => {
                 let x: Vec<M> = inputs[1..].iter().map(V::dense).collect();
@@ -191,7 +194,14 @@ impl Machine<'_> {
                 all.into_iter().map(V::Dense).collect()
             }
             Operator::AttentionGrad(op) => {
-                let x: Vec<M> = inputs[1..].iter().map(V::dense).collect();
+                let mut x: Vec<M> = inputs[1..].iter().map(V::dense).collect();
+                if step.looks_again() {
+                    // All but the results again, of which only a number per head was kept.
+                    let again = eval::attention(&op, inputs[0].sparse(), [&x[0], &x[1], &x[2]]);
+                    let kept = window(&again[1], again[1].n_rows(), 0, op.heads);
+                    eval::assert_same(&x[3], &kept, "a number per head");
+                    x.splice(3..4, again);
+                }
                 let (args, saved) = ([&x[0], &x[1], &x[2]], [&x[3], &x[4], &x[5]]);
                 let all = eval::attention_grad(&op, inputs[0].sparse(), args, saved);
                 all.into_iter().map(V::Dense).collect()

@@ -4,6 +4,7 @@
 mod attend;
 pub(crate) mod convert;
 mod count;
+mod dropped;
 mod entries;
 mod pointwise;
 mod products;
@@ -129,6 +130,8 @@ pub struct Executor {
     replaced: bool,
     /// Gradients that are added to others before a step ends.
     scratch: Vec<f32>,
+    /// Which edges stay, a bit for each.
+    kept: Vec<u64>,
     /// What kernels need while they run is kept from step to step.
     _keeper: Keeper,
 }
@@ -153,6 +156,7 @@ impl Executor {
             prepared: false,
             replaced: false,
             scratch: Vec::new(),
+            kept: Vec::new(),
             _keeper: threads.keep(),
             plan,
         })
@@ -288,6 +292,7 @@ impl Executor {
             | Operator::PlusIdentity { .. }
             | Operator::DiagonalProduct
             | Operator::EntryDropout { .. } => self.entries(step, context, params),
+            Operator::EdgeDropout { .. } => self.drop_edges(step, context),
             Operator::Loss(_) => self.loss(step, context, params),
             Operator::Update(param) => self.update(step, param, context, params),
             Operator::Convert => self.convert(step, context, params),

@@ -33,7 +33,7 @@ pub struct Levels {
     matrices: HashMap<Adjacency, Arc<Csr>>,
     degrees: HashMap<DegreeKey, Arc<Vec<f32>>>,
     /// The whole graph's number of each entry, where a level has not all of them.
-    edges: HashMap<Adjacency, Arc<Vec<u32>>>,
+    edges: HashMap<Adjacency, Arc<Numbered>>,
     features: Arc<Features>,
     /// Dense features in bf16, where a plan reads them so; `features` are the whole graph's then.
     half: Option<Arc<Dense<bf16>>>,
@@ -43,6 +43,13 @@ pub struct Levels {
     passing: bool,
     symmetric: bool,
     weighted: bool,
+}
+
+/// The whole graph's numbers of a level's entries, and how many entries it has.
+#[derive(Debug)]
+struct Numbered {
+    of: Vec<u32>,
+    all: usize,
 }
 
 /// A graph with loops treated as a layer wants them.
@@ -187,7 +194,12 @@ impl Levels {
 
     /// The whole graph's number of each entry of an adjacency, where it has not all of them.
     pub fn edges(&self, adjacency: Adjacency) -> Option<&[u32]> {
-        self.edges.get(&adjacency).map(|edges| edges.as_slice())
+        self.edges.get(&adjacency).map(|edges| edges.of.as_slice())
+    }
+
+    /// Entries that an adjacency has in the whole graph, where it has not all of them.
+    pub(crate) fn all_edges(&self, adjacency: Adjacency) -> Option<usize> {
+        self.edges.get(&adjacency).map(|edges| edges.all)
     }
 
     /// Powers of degrees, one per node of the level.
@@ -255,9 +267,10 @@ impl Levels {
         if !self.matrices.contains_key(&own) {
             let matrix = reached.block(own.level as usize, &treated.matrix, threads)?;
             if need.numbered
-                && let Some(edges) = reached.edges(own.level as usize, &treated.matrix)
+                && let Some(of) = reached.edges(own.level as usize, &treated.matrix)
             {
-                self.edges.insert(own, Arc::new(edges));
+                let all = treated.matrix.nnz();
+                self.edges.insert(own, Arc::new(Numbered { of, all }));
             }
             // Equal levels have equal matrices: one serves all of them.
             let same = self.matrices.iter().find(|(key, kept)| {
@@ -331,6 +344,15 @@ fn needs(plan: &Plan) -> (Vec<Need>, Vec<DegreeKey>) {
         }
     }
     for step in &plan.steps {
+        if let Operator::EdgeDropout { .. } = step.operator
+            && let Place::Adjacency(read) = plan.values[step.inputs[0]].place
+        {
+            let own = Adjacency { transposed: false, ..read };
+            let need = |adjacency| Need { adjacency, ordered: false, numbered: false };
+            matrices.entry(own).or_insert(need(own)).numbered = true;
+            matrices.entry(read).or_insert(need(read)).ordered |= read.transposed;
+            continue;
+        }
         let (dropped, back) = match step.operator {
             Operator::Attention(attention) => (attention.dropout.get() > 0.0, false),
             Operator::AttentionGrad(attention) => (attention.dropout.get() > 0.0, true),

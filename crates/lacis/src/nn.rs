@@ -55,6 +55,8 @@ pub struct Config {
     pub dropout: f64,
     /// Probability that an element of the features is dropped.
     pub input_dropout: f64,
+    /// Probability that APPNP drops an edge, anew in each hop.
+    pub edge_dropout: f64,
     /// Linear layers of GIN's network.
     pub mlp_layers: usize,
     /// Between layers.
@@ -97,6 +99,9 @@ pub struct Config {
 }
 
 impl Config {
+    /// Heads, where nothing else is said.
+    pub const HEADS: usize = 8;
+
     /// Two layers of this width, nothing dropped.
     pub fn new(inputs: usize, hidden: usize, outputs: usize) -> Self {
         Config {
@@ -104,11 +109,12 @@ impl Config {
             outputs,
             hidden,
             layers: 2,
-            heads: 8,
+            heads: Config::HEADS,
             out_heads: 1,
             slope: 0.2,
             dropout: 0.0,
             input_dropout: 0.0,
+            edge_dropout: 0.0,
             mlp_layers: 1,
             norm: None,
             aggregate: sage::Aggregate::Mean,

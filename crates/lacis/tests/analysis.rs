@@ -20,7 +20,9 @@ use lacis::{Csr, Dataset, Split, Threads};
 
 fn recipe(model: &str, change: impl Fn(&mut Config)) -> Recipe {
     let mut config = Config::new(1, 16, 1);
-    config.heads = 2;
+    if matches!(model, "gat" | "gatv2") {
+        config.heads = 2;
+    }
     change(&mut config);
     let settings = Settings { without: vec!["hoist".to_owned()], ..Settings::default() };
     Recipe { epochs: 10, settings, ..Recipe::new(model, config) }

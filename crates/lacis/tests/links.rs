@@ -24,7 +24,9 @@ fn linked(threads: &Threads) -> (Dataset, Arc<Links>) {
 
 fn recipe(model: &str, decoder: Decoder, links: &Arc<Links>) -> Recipe {
     let mut config = Config::new(1, 16, 8);
-    config.heads = 2;
+    if matches!(model, "gat" | "gatv2") {
+        config.heads = 2;
+    }
     config.decoder = Some(decoder);
     let mut recipe = Recipe::new(model, config);
     recipe.links = Some(links.clone());

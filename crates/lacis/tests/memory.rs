@@ -63,7 +63,9 @@ static ALLOCATOR: Counting = Counting;
 fn recipes() -> Vec<(String, Recipe)> {
     let base = |model: &str| {
         let mut config = Config::new(1, 64, 1);
-        config.heads = 4;
+        if matches!(model, "gat" | "gatv2") {
+            config.heads = 4;
+        }
         config.dropout = 0.4;
         Recipe { epochs: 20, seed: 3, ..Recipe::new(model, config) }
     };
@@ -78,6 +80,7 @@ fn recipes() -> Vec<(String, Recipe)> {
     with("layer norm", "gin", &|recipe| recipe.config.norm = Some(NormKind::Layer));
     with("maxima", "sage", &|recipe| recipe.config.aggregate = Aggregate::Max);
     with("jumping", "gat", &|recipe| recipe.config.jumping = Some(Jump::Concat));
+    with("dropped edges", "appnp", &|recipe| recipe.config.edge_dropout = 0.3);
     with("learned epsilon", "gin", &|recipe| recipe.config.learn_eps = true);
     with("no savings", "gcn", &|recipe| recipe.settings.without = vec!["all".to_owned()]);
     all

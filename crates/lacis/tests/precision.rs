@@ -23,7 +23,9 @@ fn open(spec: &str) -> Dataset {
 
 fn recipe(model: &str, epochs: usize, precision: Precision) -> Recipe {
     let mut config = Config::new(1, 16, 1);
-    config.heads = 2;
+    if matches!(model, "gat" | "gatv2") {
+        config.heads = 2;
+    }
     config.hops = matches!(model, "tagcn" | "cheb" | "appnp").then_some(2);
     let optimizer = Optimizer::adam(0.02, 5e-4);
     let mut recipe = Recipe { optimizer, epochs, seed: 7, ..Recipe::new(model, config) };

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::Parser;
+use lacis::nn::Config;
 use lacis::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -238,7 +239,10 @@ impl Definition {
         flag("model", case.model.clone());
         flag("hidden", case.hidden.to_string());
         flag("layers", how.layers.to_string());
-        flag("heads", how.heads.to_string());
+        // Records know their cases by these words, the usual number among them.
+        if how.heads == Config::HEADS || matches!(case.model.as_str(), "gat" | "gatv2") {
+            flag("heads", how.heads.to_string());
+        }
         flag("epochs", how.epochs.to_string());
         flag("lr", how.lr.to_string());
         flag("seed", how.seed.to_string());

@@ -15,29 +15,31 @@
 //! `n·heads` numbers forward, `5·n·heads` backward; with edge features, `nnz·heads` too. A caller
 //! that gives `lse` more columns ([`Gat::kept_columns`]) has both sums over targets kept by the
 //! forward pass; the backward pass then goes over the edges once instead of twice, and needs
-//! `4·n·heads` numbers.
+//! `4·n·heads` numbers. One that keeps not even `y` has the backward pass find all of it from the
+//! edges (`edgewise.rs`): where nodes have few, that takes little longer.
 
+mod edgewise;
 mod passes;
+mod score;
 mod short;
-
-use std::ops::Range;
 
 use lacis_core::error::same_size;
 use lacis_core::{CsrView, Error, Result, Threads};
 
 use super::backward::{Given, row_of, store_vectors, to_callers_order};
-use super::blocks::{self, Scratch};
+use super::blocks;
 use super::edges::{Edges, edge_options};
-use super::forward::{self, Score};
-use super::gather::{self, AddRows, Fetch, Gathered};
-use super::lanes::{Layout, Vector};
-use super::project::{Spread, Vectors, project, project_one, spread};
-use super::rows::{self, Out, PerEntry, To, nothing};
+use super::forward;
+use super::lanes::Layout;
+use super::project::{Spread, Vectors, project, spread};
+use super::rows::{self, Out, PerEntry, nothing};
 use crate::dropout::Dropout;
-use crate::isa::{Arith, Isa};
+use crate::isa::Isa;
 use crate::matrix::{Mat, MatMut, Room};
 use crate::real::{Real, Stored};
+use edgewise::Edgewise;
 use passes::{Sources, Targets};
+use score::GatScore;
 
 /// A GAT to compute, its sizes checked; features are already multiplied by the layer's weights.
 #[derive(Clone, Copy, Debug)]
@@ -52,12 +54,14 @@ pub struct Gat<'a, T: Stored> {
     edge_vectors: Option<Mat<'a, T::Sum>>,
     edges: Edges<'a, T>,
     slope: f64,
+    /// Whether sources are where their gradients go.
+    in_place: bool,
 }
 
 /// Where the gradients of a [`Gat`] go; those that are absent are not computed.
 #[derive(Debug)]
 pub struct GatGrads<'a, T: Stored> {
-    /// Of `z`, and of `x` too where both are the same.
+    /// Of `z`, and of `x` too where both are the same. Holds `z` before for [`Gat::in_place`].
     pub source: MatMut<'a, T>,
     /// Of `x`, where targets have features of their own.
     pub target: Option<MatMut<'a, T>>,
@@ -107,7 +111,27 @@ impl<'a, T: Stored> Gat<'a, T> {
             edge_vectors: None,
             edges: Edges::default(),
             slope,
+            in_place: false,
         })
+    }
+
+    /// The same for a backward pass alone, whose [`GatGrads::source`] holds `z` before, so many
+    /// columns wide. Targets, where they are not all nodes, are the first ones and have the first
+    /// rows.
+    ///
+    /// # Errors
+    /// When a size does not fit.
+    pub fn in_place(
+        a: CsrView<'a>,
+        width: usize,
+        vectors: [Mat<'a, T::Sum>; 2],
+        slope: f64,
+    ) -> Result<Self> {
+        let z = Mat { data: &[], n_rows: a.n_cols, n_cols: width, stride: width };
+        let gat = Gat::new(a, z, vectors, slope)?;
+        let first = Mat { n_rows: a.n_rows(), ..z };
+        let target = (a.n_rows() != a.n_cols).then_some(first);
+        Ok(Gat { target, in_place: true, ..gat })
     }
 
     /// Targets have features `x` of their own.
@@ -172,6 +196,9 @@ impl<'a, T: Stored> Gat<'a, T> {
         (y, lse): super::Outputs<'_, T>,
         threads: &Threads,
     ) -> Result<()> {
+        if self.in_place {
+            return Err(Error::argument("gat", "what is in place has a backward pass alone"));
+        }
         self.check_target()?;
         super::check_outputs("gat", (self.a.n_rows(), self.layout), (&y, &lse))?;
         self.check_kept(lse.n_cols)?;
@@ -187,7 +214,8 @@ impl<'a, T: Stored> Gat<'a, T> {
         Ok(())
     }
 
-    /// Computes the gradients of the inputs from that of `y`.
+    /// Computes the gradients of the inputs from that of `y`. `y` itself may have no columns where
+    /// no gradients of edges are asked for.
     ///
     /// # Errors
     /// When a size does not fit, a gradient is asked for of what was not given, or the transpose
@@ -210,7 +238,9 @@ impl<'a, T: Stored> Gat<'a, T> {
         threads: &Threads,
     ) -> Result<()> {
         self.check_target()?;
-        given.check("gat", self.a, self.layout, &self.edges)?;
+        let forgot = given.y.n_cols == 0 && self.layout.width() > 0;
+        let y = if forgot { given.grad } else { given.y };
+        Given { y, ..*given }.check("gat", self.a, self.layout, &self.edges)?;
         self.check_kept(given.lse.n_cols)?;
         self.check_grads(&grads)?;
         if self.layout.width() == 0 {
@@ -218,40 +248,88 @@ impl<'a, T: Stored> Gat<'a, T> {
             super::backward::clear(grads.features);
             return Ok(());
         }
+        let wanted = grads.bias.is_some() || self.edge_vectors.is_some();
+        if forgot && wanted {
+            let problem = "gradients of edges follow from y, which is absent";
+            return Err(Error::argument("gat", problem));
+        }
         let gat = &self.on(isa);
         let bias = gat.edge_bias(isa, threads)?;
         let GatGrads { source, target, target_vectors, source_vectors, .. } = grads;
-        let layout = gat.layout;
-        let wanted = grads.bias.is_some() || gat.edge_vectors.is_some();
-        let kept = given.lse.n_cols > layout.heads && !wanted;
-        // Without a look at the edges of targets, each node's own products are all that is needed.
-        let vectors = gat.vectors();
-        let sources = || gat.project_sources(isa, &vectors, threads);
-        let sources = (!kept).then(sources).transpose()?;
-        let none = Mat { data: &[], n_rows: 0, n_cols: 0, stride: 0 };
-        let sources = sources.as_ref().map_or(none, Mat::from);
-        let score = gat.score(&vectors, sources, bias.as_ref());
-
-        let (n, nnz) = (gat.a.n_rows(), gat.a.cols.len());
-        let mut stats = layout.slots(n, 4, threads)?;
-        let room = || Room::<T::Sum>::lent(nnz, layout.heads, threads);
-        let mut scores = wanted.then(room).transpose()?;
-        let own = PerEntry::new(nnz, None, scores.as_mut().map(MatMut::from));
-        let pass = Targets { score: &score, gat, given, kept };
-        let features = [target.unwrap_or(nothing(n)), nothing(n)];
-        let out = Out { features, stats: (&mut stats).into() };
-        store_vectors(layout, &rows::run(isa, &pass, (out, own), threads), target_vectors);
-
-        let pass = Sources { score: &score, gat, given, stats: (&stats).into() };
-        let m = gat.a.n_cols;
-        let out = Out { features: [source, nothing(m)], stats: nothing(m) };
-        let totals = rows::run(isa, &pass, (out, PerEntry::none(nnz)), threads);
-        store_vectors(layout, &totals, source_vectors);
+        let of_targets = (target, target_vectors);
+        let whole = gat.with_rows_of(&source);
+        let (stats, scores) =
+            whole.over_targets((given, bias.as_ref()), of_targets, [wanted, forgot], threads)?;
+        let of_sources = (source, source_vectors);
+        gat.over_sources((given, bias.as_ref()), (&stats).into(), of_sources, threads);
         if let Some(scores) = scores {
             let rest = (grads.bias, grads.features, grads.edge_vectors);
             gat.edge_grads(isa, &scores, rest, threads)?;
         }
         Ok(())
+    }
+
+    /// The same where sources are in the place of their gradients: with rows to read.
+    fn with_rows_of<'z>(&self, z: &'z MatMut<'_, T>) -> Gat<'z, T>
+    where
+        'a: 'z,
+    {
+        if !self.in_place {
+            return *self;
+        }
+        let source = z.as_mat();
+        let n = self.a.n_rows();
+        Gat { source, target: self.target.map(|_| source.rows(0..n)), ..*self }
+    }
+
+    /// The pass over targets: `t`, `lse`, `δ` and the gradient of `t_h·x_ih`; and gradients of the
+    /// edges' scores, where those are wanted.
+    fn over_targets<'t>(
+        &self,
+        (given, bias): (&Given<'_, T>, Option<&Room<'_, T::Sum>>),
+        (target, target_vectors): (Option<MatMut<'_, T>>, MatMut<'_, T::Sum>),
+        [wanted, forgot]: [bool; 2],
+        threads: &'t Threads,
+    ) -> Result<OverTargets<'t, T>> {
+        let (gat, layout, isa) = (self, self.layout, self.layout.isa);
+        let kept = given.lse.n_cols > layout.heads && !wanted && !forgot;
+        // Without a look at the edges of targets, each node's own products are all that is needed.
+        let vectors = gat.vectors();
+        let sources = || gat.project_sources(isa, &vectors, threads);
+        let sources = (!kept).then(sources).transpose()?;
+        let none = Mat { data: &[], n_rows: 0, n_cols: 0, stride: 0 };
+        let score = gat.score(&vectors, sources.as_ref().map_or(none, Mat::from), bias);
+        let (n, nnz) = (gat.a.n_rows(), gat.a.cols.len());
+        let mut stats = layout.slots(n, 4, threads)?;
+        let room = || Room::<T::Sum>::lent(nnz, layout.heads, threads);
+        let mut scores = wanted.then(room).transpose()?;
+        let own = PerEntry::new(nnz, None, scores.as_mut().map(MatMut::from));
+        let features = [target.unwrap_or(nothing(n)), nothing(n)];
+        let out = (Out { features, stats: (&mut stats).into() }, own);
+        let totals = if forgot {
+            rows::run(isa, &Edgewise { score: &score, gat, given }, out, threads)
+        } else {
+            rows::run(isa, &Targets { score: &score, gat, given, kept }, out, threads)
+        };
+        store_vectors(layout, &totals, target_vectors);
+        Ok((stats, scores))
+    }
+
+    /// The pass over sources, from what the one over targets found.
+    fn over_sources(
+        &self,
+        (given, bias): (&Given<'_, T>, Option<&Room<'_, T::Sum>>),
+        stats: Mat<'_, T::Sum>,
+        (source, source_vectors): (MatMut<'_, T>, MatMut<'_, T::Sum>),
+        threads: &Threads,
+    ) {
+        let (m, isa, vectors) = (self.a.n_cols, self.layout.isa, self.vectors());
+        let none = Mat { data: &[], n_rows: 0, n_cols: 0, stride: 0 };
+        let score = self.score(&vectors, none, bias);
+        let pass = Sources { score: &score, gat: self, given, stats };
+        let out = Out { features: [source, nothing(m)], stats: nothing(m) };
+        let none = PerEntry::none(self.a.cols.len());
+        store_vectors(self.layout, &rows::run(isa, &pass, (out, none), threads), source_vectors);
     }
 
     fn check_edges(self) -> Result<Self> {
@@ -372,159 +450,13 @@ impl<'a, T: Stored> Gat<'a, T> {
     }
 }
 
+/// What the pass over targets writes: numbers per target, and gradients of scores where those are
+/// wanted.
+type OverTargets<'t, T> = (Room<'t, <T as Stored>::Sum>, Option<Room<'t, <T as Stored>::Sum>>);
+
 /// Bias, features and vectors of edges.
 type EdgeGrads<'a, T> = (
     Option<MatMut<'a, <T as Stored>::Sum>>,
     Option<MatMut<'a, T>>,
     Option<MatMut<'a, <T as Stored>::Sum>>,
 );
-
-/// What a thread has for the forward pass.
-struct ScoreWork<T: Stored> {
-    /// What the target has.
-    tile: Vec<Vector<T>>,
-    /// Its features, and products of them.
-    room: Vec<Vector<T>>,
-    sums: Vec<Vector<T>>,
-    /// The slopes of the scores.
-    slopes: Vec<Vector<T>>,
-    /// For rows of few entries, where they are done in blocks.
-    blocks: Option<Scratch<T>>,
-}
-
-/// `leaky(t_i + u_j + bias)`.
-struct GatScore<'a, T: Stored> {
-    gat: &'a Gat<'a, T>,
-    /// `t` and `u`.
-    vectors: &'a [Vectors<T>; 2],
-    /// `u_h·z_jh`.
-    source: Mat<'a, T::Sum>,
-    /// Their bias includes what the features give.
-    edges: Edges<'a, T>,
-    slope: T::Sum,
-    /// Whether rows that edges name have to be asked for.
-    far: bool,
-}
-
-impl<T: Stored> GatScore<'_, T> {
-    /// What is projected for targets.
-    #[inline(always)]
-    fn targets(&self) -> (Layout, Mat<'_, T>, &Vectors<T>) {
-        let x = self.gat.target.unwrap_or(self.gat.source);
-        (self.gat.layout, x, &self.vectors[0])
-    }
-
-    /// Adds a tile and the bias to what the other end has.
-    #[inline(always)]
-    fn raw(
-        &self,
-        (a, entries): (CsrView<'_>, Range<usize>),
-        tile: &[Vector<T>],
-        scores: &mut [Vector<T>],
-    ) {
-        let layout = self.gat.layout;
-        let used = layout.score_vectors(entries.len());
-        self.edges.add_bias(layout, (a, entries), scores);
-        for group in scores[..used].chunks_exact_mut(tile.len()) {
-            for (s, t) in group.as_flattened_mut().iter_mut().zip(tile.as_flattened()) {
-                *s += *t;
-            }
-        }
-    }
-
-    /// From `raw` to scores and the slopes there.
-    #[inline(always)]
-    fn activate(&self, raw: &mut [Vector<T>], slopes: &mut [Vector<T>]) {
-        let (slope, slopes) = (self.slope, slopes.as_flattened_mut());
-        for (raw, slope_there) in raw.as_flattened_mut().iter_mut().zip(slopes) {
-            *slope_there = if *raw > T::Sum::ZERO { T::Sum::ONE } else { slope };
-            *raw *= *slope_there;
-        }
-    }
-}
-
-impl<T: Stored> Score<T> for GatScore<'_, T> {
-    type Work = ScoreWork<T>;
-
-    fn work(&self) -> Self::Work {
-        let layout = self.gat.layout;
-        let columns = Gat::<T>::kept_columns(layout.heads, layout.channels);
-        let blocks = || Scratch::new(layout, layout.width(), columns);
-        ScoreWork {
-            tile: layout.tile(),
-            room: layout.rows(1),
-            sums: layout.scores(),
-            slopes: layout.scores(),
-            blocks: self.has_blocks().then(blocks),
-        }
-    }
-
-    #[inline(always)]
-    fn blocks(&self, work: &mut Self::Work, rows: Range<usize>, out: To<'_, '_, T>) -> usize {
-        match &mut work.blocks {
-            Some(scratch) => self.forward_blocks(scratch, rows, out),
-            None => rows.start,
-        }
-    }
-
-    fn adjacency(&self) -> CsrView<'_> {
-        self.gat.a
-    }
-
-    fn layout(&self) -> Layout {
-        self.gat.layout
-    }
-
-    fn edges(&self) -> &Edges<'_, T> {
-        &self.edges
-    }
-
-    #[inline(always)]
-    fn begin(&self, work: &mut Self::Work, i: usize) {
-        let ScoreWork { tile, room, sums, .. } = work;
-        project_one(self.targets(), i, (room, sums), tile);
-    }
-
-    #[inline(always)]
-    fn scores<M: Arith>(
-        &self,
-        ScoreWork { tile, slopes, .. }: &mut Self::Work,
-        entries: Range<usize>,
-        scores: &mut [Vector<T>],
-    ) {
-        let (layout, a) = (self.gat.layout, self.gat.a);
-        layout.gather_slots(self.source, (a.cols, entries.clone()), [scores]);
-        let used = layout.score_vectors(entries.len());
-        self.raw((a, entries), tile, scores);
-        self.activate(&mut scores[..used], slopes);
-    }
-
-    #[inline(always)]
-    fn add_both<M: Arith>(
-        &self,
-        _: &Self::Work,
-        entries: Range<usize>,
-        p: [&[Vector<T>]; 2],
-        sums: [&mut [Vector<T>]; 2],
-    ) {
-        let rows = Gathered::new(self.gat.source, self.gat.a.cols, entries);
-        gather::join_sets(self.gat.layout, (rows, Fetch::Yes), (p, AddRows), sums);
-    }
-
-    #[inline(always)]
-    fn slopes(work: &Self::Work) -> Option<&[Vector<T>]> {
-        Some(&work.slopes)
-    }
-
-    #[inline(always)]
-    fn add_values<M: Arith>(
-        &self,
-        _: &Self::Work,
-        entries: Range<usize>,
-        p: &[Vector<T>],
-        sums: &mut [Vector<T>],
-    ) {
-        let rows = Gathered::new(self.gat.source, self.gat.a.cols, entries);
-        gather::join(self.gat.layout, (rows, Fetch::Yes), (p, AddRows), sums);
-    }
-}

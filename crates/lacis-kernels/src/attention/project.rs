@@ -50,6 +50,16 @@ pub(super) fn project_one<T: Stored>(
     tile: &mut [Vector<T>],
 ) {
     layout.load(x, i, room, 0);
+    project_loaded((layout, vectors), (room, sums), tile);
+}
+
+/// The same of a row that is there.
+#[inline(always)]
+pub(super) fn project_loaded<T: Stored>(
+    (layout, vectors): (Layout, &Vectors<T>),
+    (room, sums): (&[Vector<T>], &mut [Vector<T>]),
+    tile: &mut [Vector<T>],
+) {
     dots_one(layout, [room, &vectors.row], sums.as_flattened_mut());
     layout.tile_of(&sums.as_flattened()[..layout.heads], tile);
 }

@@ -58,6 +58,13 @@ pub(super) trait Pass<T: Stored>: Sync {
     /// begun; a part of a row that was cut has none. See [`cut_rows`].
     #[inline(always)]
     fn meet(&self, _: &mut Self::Work, _: usize, _: Option<OutRow<'_, T>>) {}
+    /// Whether what rows of features hold before they are written is to be found.
+    fn finds_rows(&self) -> bool {
+        false
+    }
+    /// Reads it, before the row is begun.
+    #[inline(always)]
+    fn find(&self, _: &mut Self::Work, _: &[T]) {}
     /// Reads what row `i` has, and sets its sums to what they are without entries.
     fn begin<M: Arith>(&self, work: &mut Self::Work, i: usize, sums: &mut [Vector<T>]);
     /// Adds entries to the sums of the row that was begun, and writes what each has of its own.
@@ -196,6 +203,8 @@ struct Task<'a, P, T: Stored> {
     entries: Option<Range<usize>>,
     parts: &'a [Done<T::Sum>],
     out: Option<Out<'a, T>>,
+    /// What a row of which this is a part holds before it is written, where that is to be found.
+    before: Vec<T>,
     own: PerEntry<'a, T>,
 }
 
@@ -268,9 +277,11 @@ pub(super) fn run<T: Stored, P: Pass<T>>(
     let mut outs: Vec<Option<Out<'_, T>>> = out.split(&row_ends).into_iter().map(Some).collect();
     let mut tasks = Vec::new();
     for ((s, entries), own) in pieces.iter().zip(own.split(&entry_ends)) {
+        let row = outs[*s].as_ref().filter(|_| entries.is_some() && pass.finds_rows());
+        let before = row.map_or(Vec::new(), |out| out.features[0].as_mat().row(0).to_vec());
         let out = if entries.is_none() { outs[*s].take() } else { None };
         let rows = slices[*s].clone();
-        tasks.push(Task { pass, rows, entries: entries.clone(), parts: &[], out, own });
+        tasks.push(Task { pass, rows, entries: entries.clone(), parts: &[], out, before, own });
     }
     let done = threads.map_with(tasks, || pass.work(), |work, task| task.run(isa, work));
     let mut totals = vec![[T::Sum::ZERO; LANES]; pass.sizes().totals];
@@ -292,7 +303,8 @@ fn merge<'a, T: Stored, P: Pass<T>>(
         let start = pieces.partition_point(|(slice, _)| *slice < s);
         let end = pieces.partition_point(|(slice, _)| *slice <= s);
         let (rows, parts, entries) = (slices[s].clone(), &done[start..end], Some(0..0));
-        let task = Task { pass, rows, entries, parts, out, own: PerEntry::none(0) };
+        let (before, own) = (Vec::new(), PerEntry::none(0));
+        let task = Task { pass, rows, entries, parts, out, before, own };
         let done = task.run(isa, work.get_or_insert_with(|| pass.work()));
         add(totals, &done.totals);
     }
@@ -311,7 +323,7 @@ per_isa!(fn compiled<[T: Stored, P: Pass<T>], []>(
 fn body<M: Arith, T: Stored, P: Pass<T>>(
     (task, work): (Task<'_, P, T>, &mut P::Work),
 ) -> Done<T::Sum> {
-    let Task { pass, rows, entries, parts, mut out, mut own } = task;
+    let Task { pass, rows, entries, parts, mut out, before, mut own } = task;
     let (sizes, a, first) = (pass.sizes(), pass.adjacency(), rows.start);
     let mut done = Done {
         sums: vec![[T::Sum::ZERO; LANES]; sizes.sums],
@@ -333,6 +345,12 @@ fn body<M: Arith, T: Stored, P: Pass<T>>(
             continue;
         }
         pass.meet(work, i, out.as_mut().map(|out| out.row(i - first)));
+        if pass.finds_rows() {
+            match &mut out {
+                Some(out) => pass.find(work, out.row(i - first).features[0]),
+                None => pass.find(work, &before),
+            }
+        }
         pass.begin::<M>(work, i, &mut done.sums);
         let entries = match &entries {
             _ if !pass.reads_entries() => 0..0,

@@ -219,6 +219,7 @@ fn looks(body: &Expr, candidates: usize) -> String {
                 Op::Degrees { graph, half_power, .. } => format!("{graph:?}{half_power}"),
                 Op::Identity { .. } => "identity".to_owned(),
                 Op::Top { .. } => "top".to_owned(),
+                Op::DropEdges { p, .. } => format!("drop{}", p.get()),
                 Op::Attention(a) => format!("{:?}{}", a.scores, a.heads),
                 op => format!("{op:?}"),
             };

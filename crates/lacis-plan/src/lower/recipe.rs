@@ -387,6 +387,7 @@ impl Cook {
 /// Operations that are one operator as they stand.
 fn plain(op: &Op) -> Option<Operator> {
     Some(match op {
+        Op::DropEdges { p, key } => Operator::EdgeDropout { p: *p, key: *key },
         Op::ScaleBy => Operator::ScaleBy,
         Op::Unit => Operator::Unit,
         Op::UnitGrad => Operator::UnitGrad,

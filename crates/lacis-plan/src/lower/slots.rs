@@ -110,6 +110,13 @@ fn in_place(plan: &Plan, step: &Step, dies: impl Fn(ValueId) -> bool) -> Option<
     if step.replaces_last() {
         return step.inputs.last().copied();
     }
+    if let Some(of) = step.takes_over() {
+        let (z, output) = (step.inputs[of], *step.outputs.first()?);
+        let own = matches!(plan.values[z].place, Place::Slot(_)) && step.phase != Phase::Once;
+        let alike = plan.values[z].shape == plan.values[output].shape;
+        let again = step.inputs.iter().filter(|&&input| plan.base(input) == z).count() > 1;
+        return (own && alike && !again && dies(z)).then_some(z);
+    }
     let first = *step.inputs.first()?;
     let whole = plan.base(first) == first;
     // Rows of zeros may follow: a slot has room for the largest of its values.

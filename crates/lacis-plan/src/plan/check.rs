@@ -87,8 +87,9 @@ impl Plan {
                 return Err(format!("two results are in slot {slot}"));
             }
             let read = step.inputs.iter().enumerate().filter(|(_, input)| here(input));
-            if let Some((place, _)) = read.into_iter().find(|(place, _)| !step.may_replace(*place))
-            {
+            // Only the first result takes anybody's place.
+            let stays = |place: usize| at > 0 || !step.may_replace(place);
+            if let Some((place, _)) = read.into_iter().find(|(place, _)| stays(*place)) {
                 return Err(format!("input {place} is overwritten while it is read"));
             }
         }
@@ -137,7 +138,7 @@ impl Step {
             Operator::Each(_) | Operator::EachGrad { .. } | Operator::Loss(_) | Operator::Pad => {
                 input == 0
             }
-            _ => false,
+            _ => self.takes_over() == Some(input),
         }
     }
 }

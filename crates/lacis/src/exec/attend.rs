@@ -60,6 +60,25 @@ impl Executor {
         Ok(gat)
     }
 
+    /// The same where the gradient of the features takes their place.
+    fn gat_in_place<'e, T: Held>(
+        &'e self,
+        step: &Step,
+        attention: &Attention,
+        context: &'e Context<'_>,
+        params: &'e Params,
+    ) -> Result<Gat<'e, T>> {
+        let (a, _) = self.sparse(step.inputs[0], context)?;
+        let width = self.shape(step.inputs[1], context)[1];
+        let t = Self::per_head(self.mat(step.inputs[2], context, params)?, attention.heads)?;
+        let u = Self::per_head(self.mat(step.inputs[3], context, params)?, attention.heads)?;
+        let gat = Gat::in_place(a, width, [t, u], attention.slope.get())?;
+        match self.coefficient_dropout(step, attention, context)? {
+            Some(dropout) => gat.with_dropout(dropout),
+            None => Ok(gat),
+        }
+    }
+
     fn gatv2<'e, T: Held>(
         &'e self,
         step: &Step,
@@ -122,17 +141,27 @@ impl Executor {
             outs.push(self.taken(step, index, context)?);
         }
         let mut own = std::mem::take(&mut self.scratch);
+        let [.., lse, grad] = step.inputs[..] else { return Err(wrong(step)) };
+        let grad = self.mat::<T>(grad, context, params)?;
+        let y = match step.looks_again() {
+            true => Mat::new(&[], grad.n_rows(), 0, 0)?,
+            false => self.mat::<T>(step.inputs[4], context, params)?,
+        };
         let given = Given {
             transpose: self.transposed(step, context)?,
-            y: self.mat::<T>(step.inputs[4], context, params)?,
+            y,
             bias: None,
-            lse: self.mat::<f32>(step.inputs[5], context, params)?,
-            grad: self.mat::<T>(step.inputs[6], context, params)?,
+            lse: self.mat::<f32>(lse, context, params)?,
+            grad,
         };
         let [first, second, third] = outs.as_mut_slice() else { return Err(wrong(step)) };
+        let over = self.plan.slot_of(step.inputs[1]) == self.plan.slot_of(step.outputs[0]);
         match attention.scores {
             Scores::Gat => {
-                let gat = self.gat::<T>(step, attention, context, params)?;
+                let gat = match over {
+                    true => self.gat_in_place::<T>(step, attention, context, params)?,
+                    false => self.gat::<T>(step, attention, context, params)?,
+                };
                 self.gat_grads(&gat, (attention, &given), ([first, second, third], &mut own))?;
             }
             Scores::GatV2 => {
@@ -158,7 +187,7 @@ impl Executor {
         (attention, given): (&Attention, &Given<'_, T>),
         ([source, t, u], own): ([&mut Taken; 3], &mut Vec<f32>),
     ) -> Result<()> {
-        let (rows, width) = (given.y.n_rows(), given.y.n_cols());
+        let (rows, width) = (given.grad.n_rows(), given.grad.n_cols());
         // Targets that are not all sources have a gradient of their own, added to the first rows.
         let apart = rows != given.transpose.n_rows();
         if apart && own.len() < rows * width {

@@ -128,8 +128,10 @@ impl Executor {
         // Back along both directions, and once more where sums over targets were not kept.
         let entries = match (step.operator, scores) {
             (Operator::Attention(_), _) => a.entries,
-            (_, Scores::Gat) => a.entries + self.turned_entries(step, context)?,
-            (_, Scores::GatV2) => 2 * a.entries + self.turned_entries(step, context)?,
+            (_, Scores::Gat) if !step.looks_again() => {
+                a.entries + self.turned_entries(step, context)?
+            }
+            _ => 2 * a.entries + self.turned_entries(step, context)?,
         };
         Ok(Counted {
             work: entries * (2 * width + 5 * heads),

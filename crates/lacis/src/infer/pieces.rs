@@ -200,7 +200,7 @@ fn reads(result: &Expr, level: u16) -> Reads {
 
 fn without_dropout(expr: &Expr) -> Expr {
     expr.replace(&|part| match part.op() {
-        Op::Dropout { .. } => Some(without_dropout(&part.args()[0])),
+        Op::Dropout { .. } | Op::DropEdges { .. } => Some(without_dropout(&part.args()[0])),
         _ => None,
     })
 }

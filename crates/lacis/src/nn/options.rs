@@ -43,8 +43,10 @@ pub static CHOICES: &[Choice] = &[
     choice!("no-normalize", &["gcn"], |c| !c.degrees),
     choice!("hops", &["tagcn", "cheb", "appnp", "sgc"], |c| c.hops.is_some()),
     choice!("teleport", &["appnp", "gcn2"], |c| c.alpha != 0.1),
+    choice!("edge-dropout", &["appnp"], |c| c.edge_dropout != 0.0),
     choice!("theta", &["gcn2"], |c| c.theta != 0.5),
     choice!("no-shared-weights", &["gcn2"], |c| !c.shared_weights),
+    choice!("heads", ATTENTION, |c| c.heads != Config::HEADS),
     choice!("out-heads", ATTENTION, |c| c.out_heads != 1),
     choice!("negative-slope", ATTENTION, |c| c.slope != 0.2),
 ];
@@ -74,9 +76,14 @@ pub(super) fn check_ranges(config: &Config) -> Result<()> {
     let wrong = |name: &str, number: f64, right: &str| {
         Err(Error::argument(name, format!("{number} is not {right}")))
     };
-    for p in [config.dropout, config.input_dropout] {
+    let probabilities = [
+        ("dropout", config.dropout),
+        ("dropout", config.input_dropout),
+        ("edge-dropout", config.edge_dropout),
+    ];
+    for (name, p) in probabilities {
         if !(0.0..1.0).contains(&p) {
-            return wrong("dropout", p, "a probability below 1");
+            return wrong(name, p, "a probability below 1");
         }
     }
     match *config {
@@ -124,6 +131,7 @@ mod tests {
             (config.bias, config.root_weight, config.normalize) = (false, false, true);
             (config.degrees, config.hops, config.shared_weights) = (false, Some(2), false);
             (config.alpha, config.theta, config.out_heads, config.slope) = (0.3, 1.0, 2, 0.5);
+            (config.edge_dropout, config.heads) = (0.2, 2);
             assert!((choice.asked)(&config), "{}: it can be asked for", choice.name);
             let plain = Config::new(4, 8, 3);
             assert!(!(choice.asked)(&plain), "{}: nobody asked", choice.name);
@@ -141,9 +149,12 @@ mod tests {
             ("sgc", |c| c.residual = true, "--residual"),
             ("gcn", |c| c.aggregate = crate::nn::sage::Aggregate::Sum, "--aggregate"),
             ("gin", |c| c.out_heads = 4, "--out-heads"),
+            ("gatedgcn", |c| c.heads = 4, "--heads"),
             ("gat", |c| (c.out_heads, c.jumping) = (4, Some(Jump::Max)), "--out-heads"),
             ("gat", |c| c.slope = -0.2, "negative-slope"),
             ("appnp", |c| c.alpha = 1.5, "teleport"),
+            ("appnp", |c| c.edge_dropout = 1.0, "edge-dropout"),
+            ("gcn", |c| c.edge_dropout = 0.5, "--edge-dropout"),
             ("gcn2", |c| c.theta = f64::NAN, "theta"),
         ] {
             let error = refused(model, change).unwrap();

@@ -8,7 +8,7 @@ use super::super::backward::{Chunk, Given, Target, scale, store_scores};
 use super::super::blocks::Scratch;
 use super::super::gather::{self, AddRows, Fetch, Gathered, Times};
 use super::super::lanes::{LANES, Layout, Vector, copy_tile};
-use super::super::project::project_one;
+use super::super::project::{project_loaded, project_one};
 use super::super::rows::{OutRow, Pass, PerEntry, Sizes, Sums, To};
 use super::{Gat, GatScore};
 use crate::isa::Arith;
@@ -226,11 +226,24 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
         }
     }
 
+    fn finds_rows(&self) -> bool {
+        self.gat.in_place
+    }
+
+    #[inline(always)]
+    fn find(&self, work: &mut Self::Work, row: &[T]) {
+        let x = Mat { data: row, n_rows: 1, n_cols: row.len(), stride: row.len() };
+        self.gat.layout.load(x, 0, &mut work.own, 0);
+    }
+
     #[inline(always)]
     fn begin<M: Arith>(&self, work: &mut Self::Work, j: usize, sums: &mut [Vector<T>]) {
         let Work { own, chunk, tile, .. } = work;
-        let from = (self.gat.layout, self.gat.source, &self.score.vectors[1]);
-        project_one(from, j, (own, &mut chunk.dots), tile);
+        let (layout, vectors) = (self.gat.layout, &self.score.vectors[1]);
+        if !self.gat.in_place {
+            layout.load(self.gat.source, j, own, 0);
+        }
+        project_loaded((layout, vectors), (own, &mut chunk.dots), tile);
         sums.fill([T::Sum::ZERO; LANES]);
     }
 

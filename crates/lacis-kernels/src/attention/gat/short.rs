@@ -6,10 +6,11 @@ use super::super::blocks::{self, Block, Ending, Scaled, Scratch, flush, goes_pas
 use super::super::blocks::{take, write_stats};
 use super::super::forward::SOFTMAX_EPSILON;
 use super::super::gather::{Tile, each_vector, heads_of, weights};
-use super::super::lanes::{Lanes, Layout, Vector, mul_add};
+use super::super::lanes::{Lanes, Layout, Vector, exp_less, mul, mul_add, slopes};
 use super::super::project::Vectors;
 use super::super::rows::To;
 use super::GatScore;
+use super::edgewise::Edgewise;
 use super::passes::{Sources, Targets};
 use crate::isa::{Arith, per_isa};
 use crate::matrix::Mat;
@@ -163,6 +164,139 @@ fn target_body<M: Arith, F: Real, const S: usize>(
     }
 }
 
+impl<T: Stored> Edgewise<'_, T> {
+    /// The pass over the first rows, up to the one that it returns.
+    pub fn in_blocks(
+        &self,
+        scratch: &mut Scratch<T>,
+        rows: Range<usize>,
+        (out, first): To<'_, '_, T>,
+        totals: &mut [Vector<T>],
+    ) -> usize {
+        let (layout, mut at) = (self.gat.layout, rows.start);
+        let past = goes_past(self.gat.a.n_rows(), &out.stats);
+        while at < rows.end {
+            let Some(block) = Block::new(self.gat.a, at..rows.end, layout) else { break };
+            self.block(&block, scratch);
+            let d = &scratch.per_row[1][..];
+            blocks::add_rows((layout, (self.gat.source, at), block.rows, d, &mut *totals));
+            let staged = (&scratch.stats[..], block.rows);
+            flush(staged, (&mut out.stats, at - first), past.as_ref());
+            at += block.rows;
+        }
+        at
+    }
+
+    /// One block, staged.
+    fn block(&self, block: &Block<'_>, scratch: &mut Scratch<T>) {
+        let (layout, slope) = (self.gat.layout, self.score.slope);
+        let (source, given) = (self.gat.source, self.given);
+        let used = layout.score_vectors(block.cols.len());
+        let Scratch { scores: [raw, lse, dots, sloped], per_row, stats, .. } = scratch;
+        let [delta, d, t, shares] = per_row;
+        project_rows(self.score.targets(), (block.first, block.rows), t);
+        let rows = self.score.far.then_some(source);
+        let of_nodes = [self.score.source, given.lse];
+        edge_scores((layout, block, &t[..], of_nodes, rows, [&mut raw[..], &mut lse[..]]));
+        let own = (given.grad, block.first, T::Sum::ONE);
+        blocks::dots((layout, block, own, (source, None), &mut dots[..]));
+        let lists = [&mut raw[..used], &mut dots[..used], &mut sloped[..used]];
+        weigh_edges(layout.isa, (slope, &lse[..used], lists));
+        blocks::sum_scores(layout, (block, [&dots[..], sloped], [&mut delta[..], d]));
+        blocks::sum_scores(layout, (block, [&raw[..]], [&mut shares[..]]));
+        let lists = [&t[..], &delta[..], &shares[..]];
+        edge_stats((layout, (block.first, block.rows), given.lse, lists, (&mut d[..], stats)));
+    }
+}
+
+/// `t` of a block's rows, what sources and targets have, rows to ask for; `raw` and `lse` of every
+/// entry.
+type EdgeScores<'a, T> = (
+    Layout,
+    &'a Block<'a>,
+    &'a [Vector<T>],
+    [Mat<'a, <T as Stored>::Sum>; 2],
+    Option<Mat<'a, T>>,
+    [&'a mut [Vector<T>]; 2],
+);
+
+fn edge_scores<T: Stored>(job: EdgeScores<'_, T>) {
+    let layout = job.0;
+    blocks::by_slots!(layout, edge_rows<T>(job));
+}
+
+per_isa!(fn edge_rows<[T: Stored], [S]>(job: EdgeScores<'_, T>) = edge_body);
+
+#[allow(clippy::extra_unused_type_parameters)]
+#[inline(always)]
+fn edge_body<M: Arith, T: Stored, const S: usize>(
+    (layout, block, t, [u, lse], gathered, lists): EdgeScores<'_, T>,
+) {
+    let (t, sources) = (t.as_flattened().as_chunks::<S>().0, u.data.as_chunks::<S>().0);
+    let [raw, of_row] = lists.map(|list| list.as_flattened_mut().as_chunks_mut::<S>().0);
+    for (r, own) in t.iter().enumerate().take(block.rows) {
+        let of_target = take::<T::Sum, S>(lse.row(block.first + r), layout.heads);
+        for (e, [j, coming]) in block.entries(r) {
+            if let Some(x) = gathered {
+                blocks::ask(x, j);
+                blocks::ask_near(u, coming, S);
+            }
+            let Some(u) = sources.get(j as usize) else { return };
+            raw[e] = blocks::sum(own, u);
+            of_row[e] = of_target;
+        }
+    }
+}
+
+/// The LeakyReLU's slope and `lse`; `raw` becomes `l·p`, products `dy_i · z_j` are weighted with
+/// `p`, and with `l·p` in the last list.
+type WeighedEdges<'a, F> = (F, &'a [Lanes<F>], [&'a mut [Lanes<F>]; 3]);
+
+per_isa!(fn weigh_edges<[F: Real], []>(job: WeighedEdges<'_, F>) = weigh_edges_body);
+
+#[inline(always)]
+fn weigh_edges_body<M: Arith, F: Real>((slope, lse, lists): WeighedEdges<'_, F>) {
+    let [raw, dots, sloped] = lists;
+    for (((raw, dots), out), lse) in raw.iter_mut().zip(dots).zip(sloped).zip(lse) {
+        let slopes = slopes(raw, slope);
+        let p = exp_less::<M, F>(&mul(raw, &slopes), lse);
+        let weighted = mul(&p, dots);
+        *raw = mul(&p, &slopes);
+        *out = mul(&weighted, &slopes);
+        *dots = weighted;
+    }
+}
+
+/// Rows, from one on so many; `lse`; `t_h·x_ih`, `δ`, and sums of `l·p`; sums of products with
+/// `l·p`, which become the gradients of `t_h·x_ih`, and where all of it goes.
+type EdgeStats<'a, F> =
+    (Layout, (usize, usize), Mat<'a, F>, [&'a [Lanes<F>]; 3], (&'a mut [Lanes<F>], &'a mut [F]));
+
+fn edge_stats<F: Real>(job: EdgeStats<'_, F>) {
+    let layout = job.0;
+    blocks::by_slots!(layout, edge_stats_rows<F>(job));
+}
+
+per_isa!(fn edge_stats_rows<[F: Real], [S]>(job: EdgeStats<'_, F>) = edge_stats_body);
+
+#[inline(always)]
+fn edge_stats_body<M: Arith, F: Real, const S: usize>(
+    (layout, (first, rows), lse, lists, (d, out)): EdgeStats<'_, F>,
+) {
+    let [t, delta, shares] = lists.map(|list| list.as_flattened().as_chunks::<S>().0);
+    let d = d.as_flattened_mut().as_chunks_mut::<S>().0;
+    let out = out.as_chunks_mut::<S>().0.as_chunks_mut::<4>().0;
+    for (r, out) in out.iter_mut().take(rows).enumerate() {
+        let (of_delta, share) = (delta[r], shares[r]);
+        let mut gradient = d[r];
+        for s in 0..S {
+            gradient[s] = M::mul_add(-share[s], of_delta[s], gradient[s]);
+        }
+        d[r] = gradient;
+        *out = [t[r], take::<F, S>(lse.row(first + r), layout.heads), of_delta, gradient];
+    }
+}
+
 impl<T: Stored> Sources<'_, T> {
     /// The pass over the first rows, up to the one that it returns.
     pub fn in_blocks(
@@ -173,12 +307,18 @@ impl<T: Stored> Sources<'_, T> {
         totals: &mut [Vector<T>],
     ) -> usize {
         let (layout, mut at) = (self.gat.layout, rows.start);
-        let past = goes_past(self.gat.a.n_cols, &out.features[0]);
+        let in_place = self.gat.in_place;
+        // Rows that were read just now are in a cache.
+        let past = goes_past(self.gat.a.n_cols, &out.features[0]).filter(|_| !in_place);
         while at < rows.end {
             let Some(block) = Block::new(self.given.transpose, at..rows.end, layout) else { break };
-            self.block(&block, scratch);
+            let own = match in_place {
+                true => (out.features[0].as_mat(), at - first),
+                false => (self.gat.source, at),
+            };
+            self.block(&block, scratch, own);
             let d = &scratch.per_row[0][..];
-            blocks::add_rows((layout, (self.gat.source, at), block.rows, d, &mut *totals));
+            blocks::add_rows((layout, own, block.rows, d, &mut *totals));
             let staged = (&scratch.features[..], block.rows);
             flush(staged, (&mut out.features[0], at - first), past.as_ref());
             at += block.rows;
@@ -186,17 +326,16 @@ impl<T: Stored> Sources<'_, T> {
         at
     }
 
-    /// One block, staged.
-    fn block(&self, block: &Block<'_>, scratch: &mut Scratch<T>) {
+    /// One block, whose sources are rows from some row on, staged.
+    fn block(&self, block: &Block<'_>, scratch: &mut Scratch<T>, (z, at): (Mat<'_, T>, usize)) {
         let (layout, slope, grad) = (self.gat.layout, self.score.slope, self.given.grad);
         let used = layout.score_vectors(block.cols.len());
         let Scratch { scores: [raw, lse, delta, dots], per_row: [sums, u, ..], .. } = scratch;
-        let from = (layout, self.gat.source, &self.score.vectors[1]);
-        project_rows(from, (block.first, block.rows), u);
+        project_rows((layout, z, &self.score.vectors[1]), (at, block.rows), u);
         let lists = [&mut raw[..], &mut lse[..], &mut delta[..]];
         let rows = self.score.far.then_some(grad);
         gather_stats((layout, block, (&u[..], self.stats), rows, lists));
-        let own = (self.gat.source, block.first, T::Sum::ONE);
+        let own = (z, at, T::Sum::ONE);
         blocks::dots((layout, block, own, (grad, None), &mut dots[..]));
         let given = [&lse[..used], &delta[..used]];
         differentiate(layout.isa, (slope, given, [&mut raw[..used], &mut dots[..used]]));

@@ -17,7 +17,10 @@ fn with_view<R>(model: &str, layers: usize, use_it: impl FnOnce(&View<'_>) -> R)
     let split = lacis_data::splits::all(data.labels().expect("labels")).expect("a split");
     let profile = Profile::unmeasured(crate::machine::this_machine());
     let job = Job { dataset: &data, split: &split, threads: &threads, profile: &profile };
-    let config = Config { heads: 2, layers, ..Config::new(1, 8, 1) };
+    let mut config = Config { layers, ..Config::new(1, 8, 1) };
+    if model == "gat" {
+        config.heads = 2;
+    }
     let trainer = Trainer::new(&job, Recipe::new(model, config)).expect("a trainer");
     let case = Case {
         dataset: &data,
