@@ -27,7 +27,7 @@ use crate::dropout::Dropout;
 use crate::isa::Isa;
 use crate::matrix::{Mat, MatMut};
 use crate::real::Stored;
-use passes::{Ends, Sources, Targets, cut_ends};
+use passes::{Ends, Sources, Targets};
 
 /// A dot-product attention to compute, its sizes checked.
 #[derive(Clone, Copy, Debug)]
@@ -193,8 +193,7 @@ impl<'a, T: Stored> DotAttention<'a, T> {
         rows::run(isa, &pass, (out, ordered.per_entry(nnz)), threads);
         ordered.finish(self.a);
 
-        let cut = cut_ends(given.transpose, both);
-        let pass = Sources { dot: &dot, given, stats: (&stats).into(), cut };
+        let pass = Sources { dot: &dot, given, stats: (&stats).into() };
         let out = Out { features: [grads.ends.reborrow(), nothing(m)], stats: nothing(m) };
         rows::run(isa, &pass, (out, PerEntry::none(nnz)), threads);
         Ok(())

@@ -54,10 +54,6 @@ pub(super) trait Pass<T: Stored>: Sync {
     ) -> usize {
         rows.start
     }
-    /// Reads what is in row `i` of the result, which is about to be overwritten, before the row is
-    /// begun; a part of a row that was cut has none. See [`cut_rows`].
-    #[inline(always)]
-    fn meet(&self, _: &mut Self::Work, _: usize, _: Option<OutRow<'_, T>>) {}
     /// Whether what rows of features hold before they are written is to be found.
     fn finds_rows(&self) -> bool {
         false
@@ -237,11 +233,6 @@ fn slices(a: CsrView<'_>) -> Vec<Range<usize>> {
     slices
 }
 
-/// Rows that are done in parts.
-pub(super) fn cut_rows(a: CsrView<'_>) -> impl Iterator<Item = usize> {
-    (0..a.n_rows()).filter(move |&i| a.row(i).len() > SLICE_ENTRIES)
-}
-
 /// What becomes a task: a slice, or some entries of its one row.
 type Piece = (usize, Option<Range<usize>>);
 
@@ -344,7 +335,6 @@ fn body<M: Arith, T: Stored, P: Pass<T>>(
             out.row(i - first).clear(stats);
             continue;
         }
-        pass.meet(work, i, out.as_mut().map(|out| out.row(i - first)));
         if pass.finds_rows() {
             match &mut out {
                 Some(out) => pass.find(work, out.row(i - first).features[0]),

@@ -10,7 +10,7 @@ use super::super::edges::{Edges, position};
 use super::super::forward::Score;
 use super::super::gather::{self, AddRows, Fetch, Filled, Gathered, Times, weight_at};
 use super::super::lanes::{LANES, Lanes, Layout, Vector, mul, mul_add};
-use super::super::rows::{self, OutRow, Pass, PerEntry, Sizes, Sums, To};
+use super::super::rows::{OutRow, Pass, PerEntry, Sizes, Sums, To};
 use super::{DotAttention, DotGiven};
 use crate::isa::Arith;
 use crate::matrix::Mat;
@@ -358,13 +358,6 @@ impl<T: Stored> Pass<T> for Targets<'_, T> {
     }
 }
 
-/// Keys and values of sources whose edges are cut into parts: these find no room of their own.
-type CutEnds<T> = Vec<(usize, Vec<T>)>;
-
-pub(super) fn cut_ends<T: Stored>(transpose: CsrView<'_>, ends: Mat<'_, T>) -> CutEnds<T> {
-    rows::cut_rows(transpose).map(|j| (j, ends.row(j).to_vec())).collect()
-}
-
 /// Scratch memory of the backward pass over sources.
 pub(super) struct SourceWork<T: Stored> {
     own: Own<T>,
@@ -382,7 +375,6 @@ pub(super) struct Sources<'a, T: Stored> {
     pub given: &'a DotGiven<'a, T>,
     /// `lse` and `δ` of each target.
     pub stats: Mat<'a, T::Sum>,
-    pub cut: CutEnds<T>,
 }
 
 impl<T: Stored> Sources<'_, T> {
@@ -445,15 +437,12 @@ impl<T: Stored> Pass<T> for Sources<'_, T> {
         }
     }
 
+    fn finds_rows(&self) -> bool {
+        true
+    }
+
     #[inline(always)]
-    fn meet(&self, work: &mut Self::Work, j: usize, out: Option<OutRow<'_, T>>) {
-        let own = match out {
-            Some(OutRow { features: [own, _], .. }) => &*own,
-            None => {
-                let at = self.cut.binary_search_by_key(&j, |(j, _)| *j);
-                &self.cut[at.expect("rows that were cut were kept")].1
-            }
-        };
+    fn find(&self, work: &mut Self::Work, own: &[T]) {
         let [keys, values] = self.dot.layouts;
         let row = Mat { data: own, n_rows: 1, n_cols: own.len(), stride: own.len() };
         keys.load(row, 0, &mut work.own.own, 0);
