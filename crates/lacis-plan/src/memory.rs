@@ -1,6 +1,6 @@
 //! Memory: what a plan takes beside graph and features, known before it runs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cost::{Work, work};
 use crate::dim::{Dim, Sizes};
@@ -131,8 +131,9 @@ fn given(plan: &Plan, sizes: &Sizes) -> usize {
         let a = Adjacency { graph: *graph, level: level.unwrap_or(0), transposed: true };
         matrix_bytes(a, sizes) + if *ordered { entries(a, sizes) * COLUMN } else { 0 }
     });
-    // Dropped entries are known by the whole graph's numbers.
-    let numbered: BTreeSet<_> = plan
+    // Dropped entries are known by the whole graph's numbers; levels with the same rows share them.
+    let rows = |a: Adjacency| ((a.graph, sizes.of(Dim::Nodes(a.level + 1))), a);
+    let numbered: BTreeMap<_, _> = plan
         .steps
         .iter()
         .filter_map(|step| match (step.operator, plan.values[*step.inputs.first()?].place) {
@@ -145,8 +146,9 @@ fn given(plan: &Plan, sizes: &Sizes) -> usize {
             }
             _ => None,
         })
+        .map(rows)
         .collect();
-    let numbered_bytes = numbered.iter().map(|a| entries(*a, sizes) * COLUMN);
+    let numbered_bytes = numbered.values().map(|a| entries(*a, sizes) * COLUMN);
     let degrees = plan.values.iter().filter_map(|value| match value.place {
         Place::Degrees { level, .. } => Some(sizes.of(Dim::Nodes(level)) * NUMBER),
         _ => None,

@@ -267,10 +267,9 @@ impl Levels {
         if !self.matrices.contains_key(&own) {
             let matrix = reached.block(own.level as usize, &treated.matrix, threads)?;
             if need.numbered
-                && let Some(of) = reached.edges(own.level as usize, &treated.matrix)
+                && let Some(numbered) = self.numbered(own, treated, reached)
             {
-                let all = treated.matrix.nnz();
-                self.edges.insert(own, Arc::new(Numbered { of, all }));
+                self.edges.insert(own, numbered);
             }
             // Equal levels have equal matrices: one serves all of them.
             let same = self.matrices.iter().find(|(key, kept)| {
@@ -300,6 +299,22 @@ impl Levels {
             self.matrices.insert(need.adjacency, turned);
         }
         Ok(())
+    }
+
+    /// The whole graph's numbers of a level's entries; levels with the same rows share them.
+    fn numbered(
+        &self,
+        own: Adjacency,
+        treated: &Treated,
+        reached: &Reached,
+    ) -> Option<Arc<Numbered>> {
+        let rows = |adjacency: Adjacency| reached.nodes[adjacency.level as usize + 1];
+        let same = |key: &Adjacency| key.graph == own.graph && rows(*key) == rows(own);
+        if let Some((_, kept)) = self.edges.iter().find(|(key, _)| same(key)) {
+            return Some(kept.clone());
+        }
+        let of = reached.edges(own.level as usize, &treated.matrix)?;
+        Some(Arc::new(Numbered { of, all: treated.matrix.nnz() }))
     }
 
     fn add_degrees(&mut self, key: DegreeKey, treated: &Treated, reached: &Reached) {
@@ -571,8 +586,12 @@ impl Reached {
     /// The whole matrix's number of each entry of a level's.
     fn edges(&self, level: usize, matrix: &Csr) -> Option<Vec<u32>> {
         let order = self.order.as_ref()?;
-        let rows = order[..self.nodes[level + 1]].iter();
-        Some(rows.flat_map(|&row| matrix.row(row as usize)).map(|e| e as u32).collect())
+        // No more than is needed: lists that grow as they are filled keep up to twice the room.
+        let mut edges = Vec::with_capacity(self.entries(level, matrix));
+        for &row in &order[..self.nodes[level + 1]] {
+            edges.extend(matrix.row(row as usize).map(|e| e as u32));
+        }
+        Some(edges)
     }
 
     /// The adjacency from a level to the next one.
