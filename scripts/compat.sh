@@ -10,7 +10,7 @@ torch=${1:-2.4.1} pyg=${2:-2.5.3}
 shift $(($# < 2 ? $# : 2))
 python=python3
 for candidate in ${PYTHON:-} python3.12 python3.11 python3.10; do
-    if command -v "$candidate" >/dev/null; then python=$candidate; break; fi
+    if "$candidate" --version >/dev/null 2>&1; then python=$candidate; break; fi
 done
 folder=target/compat-$torch-$pyg
 [ -x "$folder/bin/python" ] || "$python" -m venv "$folder"

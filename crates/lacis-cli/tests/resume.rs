@@ -186,9 +186,9 @@ fn a_configuration_runs_the_job_again_or_another_like_it() {
         assert_eq!(ran.code, Some(0), "{flags:?}: {}", ran.err);
         parse_events(&ran.out).last().unwrap().clone()
     };
-    let (first, seeded, wider) = (again(&[]), again(&["--seed", "1"]), again(&["--hidden", "8"]));
+    let (first, seeded, deeper) = (again(&[]), again(&["--seed", "1"]), again(&["--layers", "3"]));
     assert_eq!(first["plan"], seeded["plan"]);
-    assert_ne!(first["plan"], wider["plan"], "a plan of its own");
+    assert_ne!(first["plan"], deeper["plan"], "a plan of its own");
 }
 
 #[test]

@@ -3,8 +3,9 @@
 Threads of GNU OpenMP, which torch brings along, wait for their next piece of work by spinning, some
 milliseconds long. Where there are no more cores than threads they take half of one from a kernel
 that runs now. OpenMP's own call for that case, `omp_pause_resource_all`, sends them home; torch's
-next parallel operation makes new ones in a tenth of a millisecond. It is used before kernels that
-take longer than a quarter of one, while Lacis is patched in (``LACIS_KEEP_THREADS=1``: never).
+next parallel operation makes new ones: in a tenth of a millisecond, or in several where the system
+puts them beside their maker at first. It is used before kernels that take a millisecond or more,
+while Lacis is patched in (``LACIS_KEEP_THREADS=1``: never).
 """
 
 import ctypes
@@ -17,7 +18,7 @@ import torch
 SPARSE, DENSE, ATTENTION = 1 << 24, 1 << 27, 1 << 21
 _SOFT = 1
 # Milliseconds of work that threads are sent home for.
-_WORTH = 0.25
+_WORTH = 1.0
 # Making new threads takes as long as there are many.
 _MOST_THREADS = 16
 
