@@ -40,8 +40,8 @@ const TUNE_EVERY: usize = 10;
 /// relative error of 1. Below it, what one draw has too little of the next ones have too much.
 const NO_BETTER_THAN_NOTHING: f64 = 1.0;
 /// The bound of a choice with bias, which nothing makes up for later: within a fifth of its
-/// length, a product is at most 12° off (`sin 12° = 0.2`). A GCN on Amazon Computers loses 2
-/// points and more with errors of 0.2 to 0.4.
+/// length, a product is at most 12° off (`sin 12° = 0.2`). A GCN on Amazon Computers loses 8 to 14
+/// points with errors of 0.3 to 0.4 (`benchmarks/record/epyc-zen5-2/approx-undirected.json`).
 const WITHIN_12_DEGREES: f64 = 0.2;
 /// Entries that a layer is given at least, if its own budget has them: one, and some rounding.
 const LEAST_ENTRIES: f64 = 1.5;
